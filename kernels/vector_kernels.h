@@ -77,6 +77,8 @@ struct VectorKernels {
   void (*rotate_back)(const RotaryAngles& angles, float* head) noexcept;
   /// Whether no x[i] is infinite or NaN.
   bool (*all_finite)(const float* x, std::int64_t n) noexcept;
+  /// x[i] = 1 / (1 + exp(-x[i])), in place.
+  void (*sigmoid)(float* x, std::int64_t n) noexcept;
   /// x[i] = exp(x[i] - max) / sum, in place.
   void (*softmax)(float* x, std::int64_t n) noexcept;
   /// log(sum_i exp(x[i])), for losses.

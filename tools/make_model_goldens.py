@@ -38,6 +38,7 @@ DEFAULT_OUT = Path(__file__).resolve().parent.parent / "tests" / "data" / "model
 CANDIDATES = 48  # tokens tried for each place of a golden sequence
 WIDE_GAP = 0.02  # the distance of router probabilities that is looked for
 TOKENIZER_SIZE = 284
+SIGMOID_FAMILIES = ("glm4_moe", "dots1", "minimax_m2", "hy_v3")
 TOKENIZER_TEXT = "the quick brown fox jumps over the lazy dog; the experts share the tokens. " * 3
 
 
@@ -77,6 +78,9 @@ def fill(model: torch.nn.Module, name: str) -> None:
             parameter.copy_(1.0 + 0.2 * noise)
         else:
             parameter.copy_(weight_std(parameter_name, parameter, model.config) * noise)
+    for buffer_name, buffer in model.named_buffers():
+        if "correction_bias" in buffer_name:  # positive, and as far apart as scores are
+            buffer.copy_(0.5 + 0.4 * torch.rand(buffer.shape, generator=generator))
 
 
 def save_model(fixture: Fixture, out: Path) -> None:
@@ -120,18 +124,59 @@ def load(directory: Path) -> torch.nn.Module:
     return model.eval()
 
 
+def gap_after(values: torch.Tensor, k: int) -> torch.Tensor:
+    """Difference of the k-th and the next of the last dimension; infinite if there is no next."""
+    ordered = values.sort(dim=-1, descending=True).values
+    if ordered.shape[-1] == k:
+        return torch.full(ordered.shape[:-1], torch.inf)
+    return ordered[..., k - 1] - ordered[..., k]
+
+
+def sigmoid_gaps(config, logits: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """The least difference that decides a choice by sigmoids with a bias, of groups perhaps."""
+    values = torch.sigmoid(logits) + bias
+    groups = getattr(config, "n_group", None) or 1
+    kept = getattr(config, "topk_group", None) or 1
+    if groups == 1:
+        return gap_after(values, config.num_experts_per_tok)
+    by_group = values.unflatten(-1, (groups, -1))
+    scores = by_group.topk(2, dim=-1).values.sum(dim=-1)
+    stays = torch.zeros_like(scores).scatter(-1, scores.topk(kept, dim=-1).indices, 1).bool()
+    values = by_group.masked_fill(~stays[..., None], -torch.inf).flatten(-2)
+    return torch.minimum(gap_after(scores, kept), gap_after(values, config.num_experts_per_tok))
+
+
+@torch.no_grad()
+def gaps_of_sigmoids(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    """As router_gaps; the routers are found by their class, as not all versions return logits."""
+    gaps = []
+
+    def record(router, inputs, _output):
+        hidden, *given = inputs
+        bias = given[0] if given else router.e_score_correction_bias
+        logits = torch.nn.functional.linear(hidden.float(), router.weight.float())
+        gaps.append(sigmoid_gaps(model.config, logits.view(*ids.shape, -1), bias))
+
+    routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
+    hooks = [router.register_forward_hook(record) for router in routers]
+    model(ids, use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(gaps).amin(dim=0)
+
+
 @torch.no_grad()
 def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """Difference of the k-th and the next router probability, the least over the layers.
+    """Difference of what decides between the k-th and the next expert, the least over the layers.
 
     [sequences, tokens] of the tokens `ids`.
     """
-    k = model.config.num_experts_per_tok
+    if model.config.model_type in SIGMOID_FAMILIES:
+        return gaps_of_sigmoids(model, ids)
     gaps = []
     for logits in model(ids, output_router_logits=True, use_cache=False).router_logits:
         probability = torch.softmax(logits.float(), dim=-1).view(*ids.shape, -1)
-        ordered = probability.sort(dim=-1, descending=True).values
-        gaps.append(ordered[..., k - 1] - ordered[..., k])
+        gaps.append(gap_after(probability, model.config.num_experts_per_tok))
     return torch.stack(gaps).amin(dim=0)
 
 

@@ -83,6 +83,10 @@ NOTE_QWEN2_WINDOW_V5 = (
     "layer_types in config.json says which layers are windowed; 5.x derives it from "
     "max_window_layers (even indices below it).",
 )
+NOTE_GROUPS_V4 = (
+    "4.57.3 puts 0, not minus infinity, in the place of what experts outside the kept groups are "
+    "chosen by. The bias of this model is positive, so that no such expert is chosen.",
+)
 
 
 def longrope_factors(pairs: int, growth: float) -> list[float]:
@@ -323,6 +327,83 @@ FIXTURES = [
                               "original_max_position_embeddings": 32},
              max_position_embeddings=128, pad_token_id=0, **IDS),
         fused=True, stepwise=True, notes=NOTE_LONGROPE + NOTE_LONGROPE_STEPS,
+    ),
+    # ------------------------------------------------------------------------------ glm4_moe
+    Fixture(
+        "glm4_moe-v4", V4, "glm4_moe", "bfloat16", 32,
+        "half of a head rotated, q/k norm per head, qkv bias without one of o, sigmoid router with "
+        "a bias, groups and a scaling factor, an ungated shared expert, a first dense layer, bf16",
+        dict(vocab_size=130, hidden_size=56, intermediate_size=52, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=2, head_dim=20, n_routed_experts=12,
+             num_experts_per_tok=3, moe_intermediate_size=18, n_shared_experts=1, n_group=3,
+             topk_group=2, routed_scaling_factor=1.5, first_k_dense_replace=1,
+             norm_topk_prob=True, use_qk_norm=True, attention_bias=True,
+             tie_word_embeddings=False, rope_theta=1000000.0, max_position_embeddings=128, **IDS),
+        notes=NOTE_GROUPS_V4,
+    ),
+    Fixture(
+        "glm4_moe-v5-fused", V5, "glm4_moe", "float16", 32,
+        "5.x config, fused expert tensors, no q/k norm, three quarters of a head rotated, two "
+        "shared experts, norm_topk_prob false, tied, fp16",
+        dict(vocab_size=120, hidden_size=48, intermediate_size=40, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=1, head_dim=16, n_routed_experts=6,
+             num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=2,
+             routed_scaling_factor=0.75, first_k_dense_replace=2, norm_topk_prob=False,
+             tie_word_embeddings=True, max_position_embeddings=128,
+             rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                              "partial_rotary_factor": 0.75}, **IDS),
+        fused=True,
+    ),
+    # --------------------------------------------------------------------------------- dots1
+    Fixture(
+        "dots1-v4-window", V4, "dots1", "bfloat16", 36,
+        "layer_types with windows from max_window_layers on, attention_bias (q, k, v and o), "
+        "q/k norm per head, sigmoid router with a bias, shards with an index, bf16",
+        dict(vocab_size=110, hidden_size=44, intermediate_size=36, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=4, head_dim=12, n_routed_experts=7,
+             num_experts_per_tok=2, moe_intermediate_size=22, n_shared_experts=2,
+             routed_scaling_factor=2.5, first_k_dense_replace=1, norm_topk_prob=True,
+             attention_bias=True, sliding_window=9, max_window_layers=2,
+             tie_word_embeddings=False, rope_theta=10000.0, max_position_embeddings=64, **IDS),
+        shard="50KB",
+    ),
+    # ---------------------------------------------------------------------------- minimax_m2
+    Fixture(
+        "minimax_m2-v5", V5, "minimax_m2", "bfloat16", 32,
+        "block_sparse_moe names, q/k norm over the whole projection, rotary_dim, sigmoid router "
+        "with a bias, no dense layer, bf16",
+        dict(vocab_size=120, hidden_size=52, intermediate_size=22, num_hidden_layers=2,
+             num_attention_heads=6, num_key_value_heads=2, head_dim=12, rotary_dim=8,
+             num_local_experts=9, num_experts_per_tok=3, tie_word_embeddings=False,
+             max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "minimax_m2-v5-fused", V5, "minimax_m2", "float32", 28,
+        "fused expert tensors under mlp.*, whole heads rotated, tied, fp32",
+        dict(vocab_size=100, hidden_size=40, intermediate_size=18, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=4, head_dim=8, num_local_experts=5,
+             num_experts_per_tok=2, tie_word_embeddings=True, max_position_embeddings=128, **IDS),
+        fused=True,
+    ),
+    # ---------------------------------------------------------------------------------- hy_v3
+    Fixture(
+        "hy_v3-v5", V5, "hy_v3", "bfloat16", 32,
+        "router, expert_bias and shared_mlp by the names of the release, mlp_layer_types, "
+        "router_scaling_factor, q/k norm per head, bf16",
+        dict(vocab_size=120, hidden_size=48, intermediate_size=44, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=3, head_dim=10, num_experts=8,
+             num_experts_per_tok=3, moe_intermediate_size=20, num_shared_experts=1,
+             router_scaling_factor=2.826, mlp_layer_types=["sparse", "dense", "sparse"],
+             tie_word_embeddings=False, max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "hy_v3-v5-fused", V5, "hy_v3", "float16", 28,
+        "fused expert tensors, mlp.gate and shared_experts, attention_bias (q, k, v and o), fp16",
+        dict(vocab_size=100, hidden_size=44, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=12, num_experts=6,
+             num_experts_per_tok=2, moe_intermediate_size=18, num_shared_experts=2,
+             attention_bias=True, tie_word_embeddings=True, max_position_embeddings=128, **IDS),
+        fused=True,
     ),
 ]
 

@@ -147,6 +147,13 @@ bool all_finite(const float* x, std::int64_t n) noexcept {
   return sum_lanes(zeros) == 0;
 }
 
+void sigmoid(float* x, std::int64_t n) noexcept {
+  const Lanes one = broadcast(1.0F);
+  for_each_vector(n, [&](std::int64_t i, auto part) {
+    store(x + i, one / (one + exp(broadcast(0) - load(x + i, part))), part);
+  });
+}
+
 void softmax(float* x, std::int64_t n) noexcept {
   const Lanes shift = broadcast(max_of(x, n));
   Lanes sum = broadcast(0);
@@ -185,6 +192,7 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .rotate = rotate,
           .rotate_back = rotate_back,
           .all_finite = all_finite,
+          .sigmoid = sigmoid,
           .softmax = softmax,
           .log_sum_exp = log_sum_exp,
           .gradients = make_gradient_kernels()};

@@ -178,8 +178,10 @@ double choosing_seconds(std::int64_t experts, const Compute& compute, const Toge
         return std::span(all).subspan(static_cast<std::size_t>(token * count),
                                       static_cast<std::size_t>(count));
       };
-      choose_experts(its(scores, experts), options, *compute.vector, its(chosen, kChoices),
-                     its(weights, kChoices));
+      choose_experts({.scores = its(scores, experts),
+                      .experts = its(chosen, kChoices),
+                      .weights = its(weights, kChoices)},
+                     options, *compute.vector);
     });
   });
   return seconds / on_node / static_cast<double>(kTokens);

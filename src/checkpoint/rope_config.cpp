@@ -153,7 +153,7 @@ void read_base(const Source& source, const RopeContext& context, RopeConfig& rop
   rope.theta = number("rope_theta", context.default_theta);
   require(rope.theta > 1, ErrorKind::file, "{}: rope_theta: expected a number above 1, found {}",
           source.outer.json().where(), rope.theta);
-  rope.partial_rotary_factor = number("partial_rotary_factor", 1.0);
+  rope.partial_rotary_factor = number("partial_rotary_factor", context.default_partial_factor);
   require(rope.partial_rotary_factor <= 1, ErrorKind::file,
           "{}: partial_rotary_factor: expected at most 1, found {}", source.outer.json().where(),
           rope.partial_rotary_factor);

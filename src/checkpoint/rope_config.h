@@ -39,6 +39,7 @@ struct RopeContext {
   double default_theta = 10000.0;
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
+  double default_partial_factor = 1.0;
 };
 
 /// Reads `rope_parameters` (transformers 5) or `rope_theta`, `rope_scaling` and

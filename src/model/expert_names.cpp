@@ -33,11 +33,43 @@ constexpr std::array<ExpertPattern, 8> kExpertPatterns = {{
      "mlp.experts.down_proj.{}.weight"},
 }};
 
-constexpr std::array<std::string_view, 4> kRouterNames = {
+constexpr std::array<std::string_view, 5> kRouterNames = {
     "mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
-    "block_sparse_moe.router.weight"};
+    "block_sparse_moe.router.weight", "mlp.router.gate.weight"};
 
-// The first three of both tables are what MoeNames tells apart, in its order.
+constexpr std::array<std::string_view, 3> kSharedBlocks = {"mlp.shared_expert",
+                                                           "mlp.shared_experts", "mlp.shared_mlp"};
+
+/// What is added to the scores that choices are made by.
+struct BiasName {
+  std::string_view name;
+  bool is_row = false;  ///< [1, experts], not [experts]
+};
+
+constexpr std::array<BiasName, 6> kChoiceBiases = {{
+    {"mlp.gate.e_score_correction_bias"},
+    {"block_sparse_moe.e_score_correction_bias"},
+    {"mlp.expert_bias"},
+    {"mlp.moe_statics.e_score_correction_bias", true},
+    {"mlp.e_score_correction_bias"},
+    {"mlp.gate.moe_statics.e_score_correction_bias", true},
+}};
+
+/// Places in the tables above.
+struct UsualNames {
+  std::size_t experts;
+  std::size_t router;
+  std::size_t shared;
+  std::size_t choice_bias;
+};
+
+/// In the order of MoeNames.
+constexpr std::array<UsualNames, 6> kUsualNames = {
+    {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 1, 1}, {0, 0, 1, 0}, {0, 4, 2, 2}, {0, 0, 1, 3}}};
+
+const UsualNames& usual_names(const MoeConfig& config) {
+  return kUsualNames[static_cast<std::size_t>(config.usual_names)];
+}
 
 std::string expert_name(std::string_view pattern, std::int64_t expert) {
   return fmt::format(fmt::runtime(pattern), expert);
@@ -50,7 +82,7 @@ const ExpertPattern& find_pattern(const LayerTensors& tensors, const MoeConfig& 
       if (tensors.has_matrix(expert_name(name, 0))) return pattern;
     }
   }
-  return kExpertPatterns[static_cast<std::size_t>(config.usual_names)];
+  return kExpertPatterns[usual_names(config).experts];
 }
 
 MlpNames single_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
@@ -122,6 +154,9 @@ ExpertModules expert_modules(MoeNames names, std::int64_t expert) {
               .all5 = "block_sparse_moe.experts"};
     }
     case MoeNames::qwen:
+    case MoeNames::deepseek:
+    case MoeNames::hunyuan:
+    case MoeNames::ernie:
       break;
   }
   const std::string path = "mlp." + single;
@@ -132,7 +167,7 @@ ExpertModules expert_modules(MoeNames names, std::int64_t expert) {
 }
 
 TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config) {
-  std::string_view found = kRouterNames[static_cast<std::size_t>(config.usual_names)];
+  std::string_view found = kRouterNames[usual_names(config).router];
   for (const std::string_view name : kRouterNames) {
     if (tensors.has_matrix(name)) {
       found = name;
@@ -140,6 +175,34 @@ TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config) {
     }
   }
   return matrix_slice(tensors.name(found), config.experts, config.hidden);
+}
+
+TensorSlice choice_bias_slice(const LayerTensors& tensors, const MoeConfig& config) {
+  BiasName found = kChoiceBiases[usual_names(config).choice_bias];
+  for (const BiasName& bias : kChoiceBiases) {
+    if (tensors.has_tensor(tensors.name(bias.name))) {
+      found = bias;
+      break;
+    }
+  }
+  TensorSlice slice = vector_slice(tensors.name(found.name), config.experts);
+  if (found.is_row) slice.shape = {1, config.experts};
+  return slice;
+}
+
+MlpNames shared_expert_names(const LayerTensors& tensors, const MoeConfig& config) {
+  std::string_view found = kSharedBlocks[usual_names(config).shared];
+  for (const std::string_view block : kSharedBlocks) {
+    if (tensors.has_matrix(fmt::format("{}.gate_proj.weight", block))) {
+      found = block;
+      break;
+    }
+  }
+  return mlp_names(tensors, found, {config.hidden, config.shared_width});
+}
+
+std::string_view shared_expert_module(MoeNames names) {
+  return names == MoeNames::qwen ? "mlp.shared_expert." : "mlp.shared_experts.";
 }
 
 }  // namespace moesaic

@@ -44,5 +44,11 @@ struct ExpertModules {
 
 /// Where its router is: [experts, hidden].
 [[nodiscard]] TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config);
+/// Where the bias of its choices is: [experts].
+[[nodiscard]] TensorSlice choice_bias_slice(const LayerTensors& tensors, const MoeConfig& config);
+
+[[nodiscard]] MlpNames shared_expert_names(const LayerTensors& tensors, const MoeConfig& config);
+/// The path of its modules in transformers: "mlp.shared_expert.".
+[[nodiscard]] std::string_view shared_expert_module(MoeNames names);
 
 }  // namespace moesaic

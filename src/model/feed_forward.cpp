@@ -82,7 +82,13 @@ class PlainMlp : public FeedForward {
 };
 
 /// Places in the weight set of a MoE layer.
-enum MoeWeight : std::size_t { kShared = 0, kSharedGate = 3, kRouter = 4, kFirstExpert = 5 };
+enum MoeWeight : std::size_t {
+  kShared = 0,
+  kSharedGate = 3,
+  kRouter = 4,
+  kChoiceBias = 5,
+  kFirstExpert = 6
+};
 
 std::vector<AdaptedMlp> experts_of(const WeightSet& weights) {
   std::vector<AdaptedMlp> experts;
@@ -138,7 +144,8 @@ class MoeFeedForward : public FeedForward {
   MoeFeedForward(const MoeConfig& config, const WeightSet& weights, LayerContext& context)
       : shared_(mlp_at(weights, kShared)),
         shared_gate_{weights[kSharedGate].matrix},
-        layer_(Router(weights[kRouter].matrix, config.router, context.compute),
+        layer_(Router(weights[kRouter].matrix, config.router, context.compute,
+                      weights[kChoiceBias].vector),
                make_experts(weights, context), activation_element(context.config.precision),
                context.compute),
         context_(context) {
@@ -188,17 +195,20 @@ class MoeFeedForward : public FeedForward {
   };
 
   [[nodiscard]] bool has_shared() const { return shared_.weights.gate.panels != nullptr; }
+  [[nodiscard]] bool gates_shared() const { return shared_gate_.matrix.panels != nullptr; }
 
   void compute_shared(const PartForward& part) {
     const PhaseScope scope(context_.times, Phase::mlp);
     auto* const keep = static_cast<Kept*>(part.keep);
     const MatrixView<const float>& x = part.x;
     auto& [out, gates] = context_.shared[part.half];
-    gates.reserve(x.rows());
     out.reserve(x.rows() * x.cols());
     MatrixView<float> y;
     if (part.y.cols() > 0) y = out.matrix(x.rows(), x.cols());
-    context_.linear.forward(shared_gate_, {}, x, gates.matrix(x.rows(), 1));
+    if (gates_shared()) {
+      gates.reserve(x.rows());
+      context_.linear.forward(shared_gate_, {}, x, gates.matrix(x.rows(), 1));
+    }
     context_.linear.gated_mlp(shared_, x, y, keep != nullptr ? &keep->shared : nullptr);
   }
 
@@ -208,6 +218,12 @@ class MoeFeedForward : public FeedForward {
     auto* const keep = static_cast<Kept*>(part.keep);
     const SharedOut& shared = context_.shared[part.half];
     const std::int64_t hidden = part.x.cols();
+    if (!gates_shared()) {
+      if (part.y.cols() == 0) return;
+      return context_.for_each_row(part.x.rows(), [&](std::int64_t row) {
+        vector.add(shared.out.data() + row * hidden, hidden, part.y.row(row).data());
+      });
+    }
     if (keep != nullptr) keep->gates.reserve(part.x.rows());
     context_.for_each_row(part.x.rows(), [&](std::int64_t row) {
       // sigmoid(g) = softmax({g, 0})[0]
@@ -224,10 +240,13 @@ class MoeFeedForward : public FeedForward {
     const PhaseScope scope(context_.times, Phase::mlp);
     const std::int64_t rows = part.x.rows();
     auto& [out, gates] = context_.shared.front();
-    gates.reserve(rows);
     out.reserve(rows * part.x.cols());
     PartBackward shared = part;
     shared.dx = out.matrix(rows, part.x.cols());
+    if (!gates_shared()) {
+      return context_.linear.gated_mlp_backward(shared_, shared, kept.shared);
+    }
+    gates.reserve(rows);
     context_.linear.gated_mlp_backward(shared_, shared, kept.shared,
                                        {kept.gates.data(), gates.data()});
   }
@@ -235,6 +254,12 @@ class MoeFeedForward : public FeedForward {
   void add_shared_gradient(const Kept& kept, MatrixView<float> dx) {
     const PhaseScope scope(context_.times, Phase::mlp);
     const SharedOut& shared = context_.shared.front();
+    if (!gates_shared()) {
+      return context_.for_each_row(dx.rows(), [&](std::int64_t row) {
+        context_.compute.vector->add(shared.out.data() + row * dx.cols(), dx.cols(),
+                                     dx.row(row).data());
+      });
+    }
     float* const gates = shared.gates.data();
     context_.for_each_row(dx.rows(), [&](std::int64_t row) {
       const float sigmoid = kept.gates.data()[row];
@@ -274,9 +299,10 @@ FeedForwardSizes MoeKind::sizes() const {
 
 std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
   std::vector<NamedWeight> weights;
-  const MlpNames shared =
-      mlp_names(tensors, "mlp.shared_expert", {config_.hidden, config_.shared_width});
-  add_mlp(weights, "shared", shared, mlp_sites(AdapterKind::shared, shared, "mlp.shared_expert."));
+  const MlpNames shared = shared_expert_names(tensors, config_);
+  add_mlp(weights, "shared", shared,
+          mlp_sites(AdapterKind::shared, shared,
+                    std::string(shared_expert_module(config_.usual_names))));
   weights.push_back({.name = "shared_gate",
                      .parts = {tensors.matrix("mlp.shared_expert_gate", 1, config_.hidden)},
                      .form = WeightForm::f32_matrix});
@@ -286,9 +312,13 @@ std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
       weight.sites.clear();
     }
   }
+  if (!config_.gates_shared) weights[kSharedGate].parts.clear();
   weights.push_back({.name = "router",
                      .parts = {router_slice(tensors, config_)},
                      .form = WeightForm::f32_matrix});
+  std::vector<TensorSlice> bias;
+  if (config_.choice_bias) bias = {choice_bias_slice(tensors, config_)};
+  weights.push_back({.name = "choice_bias", .parts = std::move(bias), .form = WeightForm::vector});
   const std::vector<MlpNames> experts = expert_names(tensors, config_);
   for (std::size_t expert = 0; expert < experts.size(); ++expert) {
     const std::size_t first = weights.size();
@@ -314,14 +344,14 @@ std::int64_t MoeKind::expert_row_bytes() const {
   return 4 * config_.hidden + 32;
 }
 
-/// What MoeStash and the shared expert's MlpStash have: probabilities where the router needs them;
+/// What MoeStash and the shared expert's MlpStash have: scores where the router needs them;
 /// gate and up of each choice, and its place on the roads; rows that came from other ranks.
 std::int64_t MoeKind::kept_bytes(int ranks) const {
   constexpr std::int64_t kChoiceBytes = 24;  // of Routing and ExchangePlan
   const RouterOptions& router = config_.router;
-  const bool has_probabilities = router.softmax_over_all && !router.normalize;
+  const std::int64_t scores = router.needs_scores_to_pass_back() ? config_.experts : 0;
   const std::int64_t received = std::min<std::int64_t>(router.topk, ranks - 1);
-  return 4 * (has_probabilities ? config_.experts : 0) + 4 * (2 * config_.shared_width + 1) +
+  return 4 * scores + 4 * (2 * config_.shared_width + 1) +
          router.topk * (4 * 2 * config_.expert_width + kChoiceBytes) +
          received * 4 * config_.hidden;
 }

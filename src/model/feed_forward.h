@@ -86,20 +86,21 @@ class PlainMlpKind : public FeedForwardKind {
 };
 
 /// How save_pretrained names the parts of a family's MoE block where the checkpoint has none of the
-/// names that are known; in the order of the first rows of the tables in expert_names.cpp.
-/// expert_modules() there tells how PEFT calls them.
-enum class MoeNames { qwen, mixtral, granite };
+/// names that are known (expert_names.cpp). expert_modules() there tells how PEFT calls them.
+enum class MoeNames { qwen, mixtral, granite, deepseek, hunyuan, ernie };
 
 struct MoeConfig {
   std::int64_t hidden = 0;
   std::int64_t experts = 0;
   std::int64_t expert_width = 0;
-  std::int64_t shared_width = 0;  // of the gated shared expert; 0: none
+  std::int64_t shared_width = 0;  // of the shared expert; 0: none
+  bool gates_shared = false;      // its result is weighted by a sigmoid of its input
   RouterOptions router{};
+  bool choice_bias = false;  // the router has one
   MoeNames usual_names = MoeNames::qwen;
 };
 
-/// Routed experts, and perhaps a gated shared one.
+/// Routed experts, and perhaps a shared one.
 class MoeKind : public FeedForwardKind {
  public:
   explicit MoeKind(const MoeConfig& config) : config_(config) {}

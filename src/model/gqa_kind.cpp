@@ -25,11 +25,31 @@ void read_heads(const ConfigReader& reader, const GqaTraits& traits, GqaConfig& 
   require(config.num_heads % config.num_kv_heads == 0, ErrorKind::file,
           "{}: num_attention_heads {} is no multiple of num_key_value_heads {}",
           reader.json().where(), config.num_heads, config.num_kv_heads);
-  config.head_dim = reader.int_or("head_dim", config.hidden / config.num_heads, kHeadDim);
+  const std::int64_t usual =
+      traits.head_dim > 0 ? traits.head_dim : config.hidden / config.num_heads;
+  config.head_dim = reader.int_or("head_dim", usual, kHeadDim);
   require(config.head_dim > 0 && config.head_dim % 2 == 0, ErrorKind::file,
           "{}: head_dim (by default hidden_size {} / num_attention_heads {}) is {}; rotary "
           "embedding needs an even number above 0",
           reader.json().where(), config.hidden, config.num_heads, config.head_dim);
+}
+
+RopeConfig read_rope(const ConfigReader& reader, const GqaTraits& traits, const GqaConfig& config,
+                     std::int64_t max_positions) {
+  RopeContext context{traits.rope_theta, config.head_dim, max_positions,
+                      traits.rotated_share.value_or(1.0)};
+  if (!traits.rotary_dim_key.empty()) {
+    if (const auto rotated = reader.find_int(traits.rotary_dim_key, {1, config.head_dim})) {
+      context.default_partial_factor =
+          static_cast<double>(*rotated) / static_cast<double>(config.head_dim);
+    }
+  }
+  const RopeConfig rope = read_rope_config(reader.json(), context);
+  require(traits.rotated_share || rope.partial_rotary_factor == 1, ErrorKind::file,
+          "{}: partial_rotary_factor {} is not supported: transformers rotates whole heads of "
+          "these families, or fails",
+          reader.json().where(), rope.partial_rotary_factor);
+  return rope;
 }
 
 /// `layer_types` may name windowed layers while the window is switched off: they see all.
@@ -123,11 +143,11 @@ double GqaKind::left_out_flops(std::int64_t tokens) const {
 }
 
 TokenNumbers GqaKind::token_numbers() const {
-  const std::int64_t rotated = config_.q_width() + config_.kv_width();
+  const std::int64_t heads = config_.num_heads + config_.num_kv_heads;
   return {.head_dim = config_.head_dim,
           .heads = config_.q_width(),
-          .rotated = rotated,
-          .normed = config_.qk_norm == QkNorm::none ? 0 : rotated,
+          .rotated = heads * config_.rope.rotary_dim,
+          .normed = config_.qk_norm == QkNorm::none ? 0 : heads * config_.head_dim,
           .stored = 2 * config_.kv_width()};
 }
 
@@ -193,16 +213,14 @@ ReadMixer read_gqa(GqaTraits traits, GqaSpan span) {
     config.qkv_bias = bias(traits.qkv_bias);
     config.o_bias = bias(traits.o_bias);
     config.rms_norm_eps = model.rms_norm_eps;
+    if (!traits.qk_norm_flag.empty() && !reader.flag_or(traits.qk_norm_flag, false)) {
+      config.qk_norm = QkNorm::none;
+    }
     if (!traits.clip_key.empty()) config.clip_qkv = reader.find_positive(traits.clip_key);
     config.scale = traits.scale_key.empty() ? 1.0 / std::sqrt(static_cast<double>(config.head_dim))
                                             : reader.positive_or(traits.scale_key, 1.0);
     if (span == GqaSpan::window) config.window = read_window(reader, traits);
-    config.rope = read_rope_config(
-        reader.json(), {traits.rope_theta, config.head_dim, model.max_position_embeddings});
-    require(config.rope.partial_rotary_factor == 1, ErrorKind::file,
-            "{}: partial_rotary_factor {} is not supported: transformers rotates whole heads of "
-            "these families, or fails",
-            reader.json().where(), config.rope.partial_rotary_factor);
+    config.rope = read_rope(reader, traits, config, model.max_position_embeddings);
     return std::make_shared<const GqaKind>(config);
   };
 }

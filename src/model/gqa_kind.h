@@ -90,15 +90,20 @@ struct GqaBias {
 /// How a family's grouped-query attention differs from the plain one.
 struct GqaTraits {
   std::int64_t num_kv_heads = 0;  ///< where config.json is silent; 0: as many as heads
+  std::int64_t head_dim = 0;      ///< the same; 0: hidden_size / heads
   double rope_theta = 1e4;        ///< the same
   std::int64_t window = 0;        ///< the same, of GqaSpan::window
   std::string window_flag{};      ///< field without which there is no window; empty: none
   std::optional<GqaBias> qkv_bias{};
   std::optional<GqaBias> o_bias{};
   QkNorm qk_norm = QkNorm::none;
-  bool sinks = false;       ///< tensors self_attn.sinks
-  std::string clip_key{};   ///< field of clip_qkv; empty: none
-  std::string scale_key{};  ///< field of the scale, by default 1; empty: 1 / sqrt(head_dim)
+  std::string qk_norm_flag{};  ///< field without which there is no such norm; empty: none
+  /// Share of a head that is rotated where config.json is silent; absent: always all of it.
+  std::optional<double> rotated_share{};
+  std::string rotary_dim_key{};  ///< field of how many elements that are; empty: none
+  bool sinks = false;            ///< tensors self_attn.sinks
+  std::string clip_key{};        ///< field of clip_qkv; empty: none
+  std::string scale_key{};       ///< field of the scale, by default 1; empty: 1 / sqrt(head_dim)
 };
 
 [[nodiscard]] ReadMixer read_gqa(GqaTraits traits, GqaSpan span);

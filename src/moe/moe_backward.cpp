@@ -128,13 +128,12 @@ void MoeLayer::end_backward(const MoeBackward& pass, MoeWorkspace& work) {
     work.results = {};
   }
   const PhaseScope scope(work.context.times, Phase::route);
-  const std::int64_t kept_tokens = router_.needs_probabilities() ? stash.routing.num_tokens : 0;
-  router_.pass_back(
-      {.routing = stash.routing,
-       .probabilities = stash.probabilities.matrix(kept_tokens, router_.num_experts()),
-       .weight_gradients = work.weight_gradients,
-       .dx = pass.part.dx},
-      work.context.transposed, work.router_scratch);
+  const std::int64_t kept_tokens = router_.needs_scores() ? stash.routing.num_tokens : 0;
+  router_.pass_back({.routing = stash.routing,
+                     .scores = stash.router_scores.matrix(kept_tokens, router_.num_experts()),
+                     .weight_gradients = work.weight_gradients,
+                     .dx = pass.part.dx},
+                    work.context.transposed, work.router_scratch);
 }
 
 }  // namespace moesaic

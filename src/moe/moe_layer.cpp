@@ -87,7 +87,7 @@ void MoeLayer::choose(MatrixView<const float> x, MoeWorkspace& work) const {
   if (work.choices != nullptr) given = *work.choices;
   router_.route(x, work.context.gemm, work.router_scratch, work.routing, given);
   if (work.choices != nullptr) *work.choices = work.routing.experts;
-  if (work.keep != nullptr) keep_probabilities(work);
+  if (work.keep != nullptr) keep_scores(work);
   if (work.statistics != nullptr) {
     router_.add_statistics(work.routing, work.router_scratch, *work.statistics);
   }
@@ -124,11 +124,11 @@ PendingDispatch MoeLayer::send_rows(MoeWorkspace& work) const {
   return work.exchange.dispatch(work.rows, plan, work.label.at("rows"));
 }
 
-void MoeLayer::keep_probabilities(MoeWorkspace& work) const {
-  if (!router_.needs_probabilities()) return;
+void MoeLayer::keep_scores(MoeWorkspace& work) const {
+  if (!router_.needs_scores()) return;
   const std::int64_t count = work.routing.num_tokens * router_.num_experts();
-  work.keep->probabilities.reserve(count);
-  std::copy_n(work.router_scratch.scores.data(), count, work.keep->probabilities.data());
+  work.keep->router_scores.reserve(count);
+  std::copy_n(work.router_scratch.scores.data(), count, work.keep->router_scores.data());
 }
 
 void MoeLayer::tell_placement(const MoeWorkspace& work) const {

@@ -69,7 +69,7 @@ class MoeLayer {
  private:
   void choose(MatrixView<const float> x, MoeWorkspace& work) const;
   void count_choices(MoeWorkspace& work) const;
-  void keep_probabilities(MoeWorkspace& work) const;
+  void keep_scores(MoeWorkspace& work) const;
   [[nodiscard]] PendingDispatch send_rows(MoeWorkspace& work) const;
 
   void finish_plans(MoeWorkspace& work);

@@ -16,13 +16,13 @@ namespace moesaic {
 struct MoeStash {
   Routing routing;
   ExchangePlan plan;
-  Buffer<float> probabilities;             // [tokens, experts], where Router::needs_probabilities()
+  Buffer<float> router_scores;             // [tokens, experts], where Router::needs_scores()
   Buffer<std::byte> received;              // [received rows, bytes of a row's activations]
   MlpStash experts;                        // [outputs, width]
   std::vector<std::uint64_t> output_keys;  // [outputs] with dropout
 
   [[nodiscard]] std::int64_t bytes() const noexcept {
-    return 4 * probabilities.size() + received.size() + experts.bytes() +
+    return 4 * router_scores.size() + received.size() + experts.bytes() +
            8 * std::ssize(output_keys);
   }
 };

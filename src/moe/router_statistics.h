@@ -11,7 +11,7 @@ struct RouterStatistics {
   static constexpr double kUnit = 0x1p-40;
 
   std::vector<std::int64_t> chosen;       // [experts] how many tokens chose it
-  std::vector<std::int64_t> probability;  // [experts] sum of the softmax over all, in kUnit
+  std::vector<std::int64_t> probability;  // [experts] sum of probabilities, in kUnit
 
   void resize(std::int64_t experts) {
     chosen.resize(static_cast<std::size_t>(experts));

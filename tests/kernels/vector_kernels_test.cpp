@@ -275,12 +275,29 @@ TEST_P(VectorKernelsTest, rms_norm_works_in_place) {
   });
 }
 
+TEST_P(VectorKernelsTest, sigmoid) {
+  for (const std::int64_t n : sizes()) {
+    const auto x = normal_numbers(n, 14, 5);
+    auto y = x;
+    kernels_.sigmoid(y.data(), n);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(y[i], 1 / (1 + std::exp(-static_cast<double>(x[i]))), 2e-7) << x[i];
+    }
+  }
+  std::array<float, 3> ends = {-200, 200, std::numeric_limits<float>::quiet_NaN()};
+  kernels_.sigmoid(ends.data(), 3);
+  EXPECT_NEAR(ends[0], 0, 1e-30);
+  EXPECT_EQ(ends[1], 1);
+  EXPECT_TRUE(std::isnan(ends[2]));
+}
+
 TEST_P(VectorKernelsTest, in_place_kernels_write_n_elements) {
   for (const std::int64_t n : sizes()) {
     auto x = normal_numbers(n, 11);
     const auto y = x;
     x.resize(x.size() + 16, kUnwritten);
     kernels_.softmax(x.data(), n);
+    kernels_.sigmoid(x.data(), n);
     kernels_.add_scaled(y.data(), 2, n, x.data());
     EXPECT_EQ(std::count(x.begin() + n, x.end(), kUnwritten), 16) << n;
   }
@@ -308,6 +325,9 @@ std::vector<float> all_results(const VectorKernels& kernels, const std::vector<f
   keep(y);
   y = a;
   kernels.softmax(y.data(), n);
+  keep(y);
+  y = a;
+  kernels.sigmoid(y.data(), n);
   keep(y);
   results.push_back(kernels.log_sum_exp(a.data(), n));
   return results;

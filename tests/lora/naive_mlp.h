@@ -18,6 +18,10 @@
 
 namespace moesaic::naive {
 
+inline double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
 /// [rows, cols], row by row.
 struct Matrix {
   std::int64_t rows = 0;
@@ -107,7 +111,7 @@ struct Mlp {
                                                const RowDropout& dropout = {}) const {
     std::vector<double> h = gate(x, dropout);
     const std::vector<double> u = up(x, dropout);
-    for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] / (1 + std::exp(-h[i])) * u[i];
+    for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] * sigmoid(h[i]) * u[i];
     return down(h, dropout);
   }
 };

@@ -38,6 +38,7 @@ struct Layer {
     }
     shared = naive::random_mlp({kHidden, kSharedWidth, 2}, random);
     shared_gate = naive::random_matrix(1, kHidden, 0.3F, random);
+    if (config.choice_bias) choice_bias = {0.2F, 0, 0.4F, 0.1F, 0.05F, 0.3F};
     x = naive::random_matrix(kTokens, kHidden, 1, random);
     dy = naive::random_matrix(kTokens, kHidden, 1, random);
     for (std::int64_t t = 0; t < kTokens; ++t) {  // expert 4's logit is the lowest
@@ -60,6 +61,15 @@ struct Layer {
     for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(t)[i] * y[i];
     return sum;
   }
+  /// Of experts, not divided by their sum.
+  [[nodiscard]] std::vector<double> scores_of(const std::vector<double>& x_row) const {
+    std::vector<double> scores = naive::times(router, x_row);
+    for (double& score : scores) {
+      score =
+          config.router.scores == ExpertScores::sigmoid ? naive::sigmoid(score) : std::exp(score);
+    }
+    return scores;
+  }
   /// Of a layer with experts.
   [[nodiscard]] std::vector<double> result(const std::vector<double>& x_row) const {
     std::vector<double> y(index(kHidden));
@@ -67,21 +77,21 @@ struct Layer {
       const std::vector<double> part = mlp(x_row);
       for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * part[i];
     };
-    const std::vector<double> logits = naive::times(router, x_row);
-    std::vector<std::size_t> order(logits.size());
+    const std::vector<double> scores = scores_of(x_row);
+    const RouterOptions& options = config.router;
+    const double all = std::accumulate(scores.begin(), scores.end(), 0.0);
+    std::vector<std::size_t> order(scores.size());
     std::iota(order.begin(), order.end(), 0U);
-    std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-    order.resize(index(config.router.topk));
-    double all = 0;
+    std::ranges::sort(order, std::greater{},
+                      [&](std::size_t e) { return scores[e] + choice_bias[e]; });
+    order.resize(index(options.topk));
     double chosen = 0;
-    for (const double logit : logits) all += std::exp(logit);
-    for (const std::size_t e : order) chosen += std::exp(logits[e]);
-    const bool over_all = config.router.softmax_over_all && !config.router.normalize;
-    for (const std::size_t e : order) {
-      add(experts[e], std::exp(logits[e]) / (over_all ? all : chosen));
-    }
+    for (const std::size_t e : order) chosen += scores[e];
+    const bool normalizes = options.normalize || options.scores == ExpertScores::logits;
+    const double sum = normalizes ? chosen : options.scores == ExpertScores::sigmoid ? 1 : all;
+    for (const std::size_t e : order) add(experts[e], options.scale * scores[e] / sum);
     if (config.shared_width > 0) {
-      add(shared, 1 / (1 + std::exp(-naive::times(shared_gate, x_row)[0])));
+      add(shared, config.gates_shared ? naive::sigmoid(naive::times(shared_gate, x_row)[0]) : 1);
     }
     return y;
   }
@@ -94,6 +104,7 @@ struct Layer {
   MoeConfig config;
   std::mt19937 random{23};
   naive::Matrix router, shared_gate, x, dy;
+  std::vector<float> choice_bias = std::vector<float>(6);
   std::vector<naive::Mlp> experts;
   naive::Mlp shared;
 };
@@ -130,6 +141,8 @@ class Rank {
     add(layer.shared, layer.config.shared_width > 0);
     weights_.push_back({plain_.pack(layer.shared_gate)});
     weights_.push_back({plain_.pack(layer.router)});
+    weights_.push_back({.vector = layer.choice_bias});
+    if (!layer.config.gates_shared) weights_[3] = {};
     for (std::int64_t e = 0; e < layer.config.experts; ++e) {
       add(layer.experts[index(e)], true);
       if (e < first || e >= end) weights_.resize(weights_.size() - 3);
@@ -305,10 +318,18 @@ void expect_near_differences(Layer& layer, const Results& results, double tolera
 }
 
 std::vector<MoeConfig> configs() {
-  return {{.router = {.topk = 3}},
-          {.shared_width = kSharedWidth, .router = {.topk = 3, .normalize = true}},
-          {.router = {.topk = 2, .softmax_over_all = false}},
-          {.router = {.topk = 0}}};
+  return {
+      {.router = {.topk = 3}},
+      {.shared_width = kSharedWidth,
+       .gates_shared = true,
+       .router = {.topk = 3, .normalize = true}},
+      {.router = {.topk = 2, .scores = ExpertScores::logits}},
+      {.shared_width = kSharedWidth,
+       .router = {.topk = 3, .scores = ExpertScores::sigmoid, .normalize = true, .scale = 1.5F},
+       .choice_bias = true},
+      {.router = {.topk = 2, .scores = ExpertScores::sigmoid, .scale = 0.5F}, .choice_bias = true},
+      {.router = {.topk = 3, .scale = 2}},
+      {.router = {.topk = 0}}};
 }
 
 TEST(FeedForwardGradient, equals_finite_differences) {
@@ -357,11 +378,9 @@ TEST(FeedForwardGradient, counts_choices_and_probabilities) {
     run(layer, {}, results);
     std::vector<double> probabilities(layer.experts.size());
     for (std::int64_t t = 0; t < kTokens; ++t) {
-      const std::vector<double> logits =
-          naive::times(layer.router, {layer.x.row(t), layer.x.row(t) + kHidden});
-      double sum = 0;
-      for (const double logit : logits) sum += std::exp(logit);
-      for (std::size_t e = 0; e < logits.size(); ++e) probabilities[e] += std::exp(logits[e]) / sum;
+      const auto scores = layer.scores_of({layer.x.row(t), layer.x.row(t) + kHidden});
+      const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+      for (std::size_t e = 0; e < scores.size(); ++e) probabilities[e] += scores[e] / sum;
     }
     const auto& chosen = results.statistics.chosen;
     EXPECT_EQ(std::accumulate(chosen.begin(), chosen.end(), std::int64_t{0}),

@@ -58,6 +58,7 @@ TEST(LayerKinds, FeedForwardPartsNameTheirWeights) {
   EXPECT_EQ(elements(plain.weights(tensors), WeightRole::dense), 3 * 10 * 7);
   EXPECT_EQ(plain.kept_bytes(1), 4 * 2 * 7);
   MoeConfig config{.hidden = 10, .experts = 5, .expert_width = 3, .shared_width = 7};
+  config.gates_shared = true;
   config.router.topk = 2;
   const MoeKind moe(config);
   EXPECT_EQ(elements(moe.weights(tensors), WeightRole::expert), 5 * 3 * 10 * 3);
@@ -65,6 +66,10 @@ TEST(LayerKinds, FeedForwardPartsNameTheirWeights) {
   // Of rows from other ranks a token has no more than experts.
   EXPECT_EQ(moe.kept_bytes(2) - moe.kept_bytes(1), 4 * 10);
   EXPECT_EQ(moe.kept_bytes(9), moe.kept_bytes(3));
+  config.gates_shared = false;
+  config.choice_bias = true;
+  EXPECT_EQ(elements(MoeKind(config).weights(tensors), WeightRole::dense), 3 * 10 * 7 + 5 * 10 + 5);
+  config.choice_bias = false;
   config.shared_width = 0;
   EXPECT_EQ(elements(MoeKind(config).weights(tensors), WeightRole::dense), 5 * 10);
   EXPECT_LT(MoeKind(config).row_bytes(), moe.row_bytes());

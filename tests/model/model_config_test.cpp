@@ -48,8 +48,8 @@ const GqaConfig& gqa(const ModelConfig& config, std::size_t layer = 0) {
   return dynamic_cast<const GqaKind&>(*config.layers.at(layer).mixer).config();
 }
 
-const RouterOptions& router(const ModelConfig& config) {
-  return dynamic_cast<const MoeKind&>(*config.layers.at(0).feed_forward).config().router;
+const RouterOptions& router(const ModelConfig& config, std::size_t layer = 0) {
+  return dynamic_cast<const MoeKind&>(*config.layers.at(layer).feed_forward).config().router;
 }
 
 FeedForwardSizes sizes(const ModelConfig& config, std::size_t layer = 0) {
@@ -91,7 +91,7 @@ TEST(ModelConfig, reads_qwen3_moe) {
   EXPECT_EQ(sizes(config).common_width, 0);
   EXPECT_EQ(config.num_moe_layers(), 3);
   EXPECT_TRUE(router(config).normalize);
-  EXPECT_TRUE(router(config).softmax_over_all);
+  EXPECT_EQ(router(config).scores, ExpertScores::softmax);
   EXPECT_EQ(gqa(config).qk_norm, QkNorm::per_head);
   EXPECT_FALSE(gqa(config).qkv_bias || gqa(config).o_bias || config.tie_word_embeddings);
   EXPECT_DOUBLE_EQ(gqa(config).scale, 1.0 / std::sqrt(20.0));
@@ -158,11 +158,60 @@ TEST(ModelConfig, reads_mixtral_and_granitemoe) {
   EXPECT_TRUE(router(mixtral).normalize);
   EXPECT_FALSE(gqa(mixtral).qkv_bias || gqa(mixtral).o_bias);
   const ModelConfig granite = fixture("granitemoe-v4");
-  EXPECT_FALSE(router(granite).softmax_over_all);
+  EXPECT_EQ(router(granite).scores, ExpertScores::logits);
   EXPECT_DOUBLE_EQ(gqa(granite).scale, 0.1875);
   EXPECT_DOUBLE_EQ(granite.embedding_multiplier, 3.5);
   EXPECT_DOUBLE_EQ(granite.residual_multiplier, 0.22);
   EXPECT_DOUBLE_EQ(granite.logits_scaling, 2.5);
+}
+
+TEST(ModelConfig, reads_glm4_moe) {
+  const ModelConfig config = fixture("glm4_moe-v4");
+  EXPECT_EQ(is_moe(config), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(gqa(config).rope.rotary_dim, 10);
+  EXPECT_EQ(gqa(config).qk_norm, QkNorm::per_head);
+  EXPECT_TRUE(gqa(config).qkv_bias);
+  EXPECT_FALSE(gqa(config).o_bias);
+  EXPECT_EQ(config.num_experts, 12);
+  EXPECT_EQ(router(config, 1).scores, ExpertScores::sigmoid);
+  EXPECT_EQ(router(config, 1).num_groups, 3);
+  EXPECT_EQ(router(config, 1).kept_groups, 2);
+  EXPECT_EQ(router(config, 1).scale, 1.5F);
+  EXPECT_TRUE(router(config, 1).normalize);
+  EXPECT_EQ(gqa(fixture("glm4_moe-v5-fused")).qk_norm, QkNorm::none);
+}
+
+TEST(ModelConfig, reads_families_that_took_its_router_over) {
+  EXPECT_EQ(windows(fixture("dots1-v4-window")), (Ints{0, 0, 9}));
+  const ModelConfig minimax = fixture("minimax_m2-v5");
+  EXPECT_EQ(gqa(minimax).rope.rotary_dim, 8);
+  EXPECT_EQ(gqa(minimax).qk_norm, QkNorm::whole);
+  EXPECT_TRUE(router(minimax).normalize);
+  const ModelConfig hunyuan = fixture("hy_v3-v5");
+  EXPECT_EQ(is_moe(hunyuan), (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(router(hunyuan).scale, 2.826F);
+}
+
+TEST(ModelConfig, refuses_groups_that_cannot_be) {
+  const auto error = [](const std::string& fields) {
+    const std::string sizes =
+        R"("moe_intermediate_size": 6, "n_routed_experts": 12, "head_dim": 4, )";
+    return parse_error(
+        replaced(bare("glm4_moe", sizes + fields), R"(per_tok": 2)", R"(per_tok": 4)"));
+  };
+  EXPECT_EQ(error(R"("n_group": 5)"),
+            "config.json: 12 experts cannot be in n_group 5 equal groups");
+  EXPECT_EQ(error(R"("n_group": 3, "topk_group": 4)"),
+            "config.json: topk_group 4 is more than n_group 3");
+  EXPECT_EQ(error(R"("n_group": 12, "topk_group": 12)"),
+            "config.json: n_group 12 leaves one expert a group; groups count by two of them");
+  EXPECT_EQ(error(R"("n_group": 4)"),
+            "config.json: num_experts_per_tok 4 cannot be chosen from topk_group 1 groups of 3 "
+            "experts");
+  EXPECT_EQ(error(R"("num_experts": 8)"),
+            "config.json: num_experts is 8, but n_routed_experts is 12");
+  EXPECT_EQ(error(R"("mlp_layer_types": ["moe", "dense"])"),
+            "config.json: mlp_layer_types[0]: expected \"dense\" or \"sparse\", found \"moe\"");
 }
 
 TEST(ModelConfig, takes_the_defaults_of_each_family) {
@@ -217,9 +266,9 @@ TEST(ModelConfig, reads_a_nested_text_config) {
 }
 
 TEST(ModelConfig, names_unknown_families_and_what_is_supported) {
-  EXPECT_EQ(edit_error("qwen3_moe", "deepseek_v3"),
-            "config.json: model_type: model family \"deepseek_v3\" is not supported; these are: "
-            "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe");
+  EXPECT_EQ(edit_error("qwen3_moe", "llama"),
+            "config.json: model_type: model family \"llama\" is not supported; these are: "
+            "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe, glm4_moe, dots1, minimax_m2, hy_v3");
   EXPECT_EQ(edit_error(R"("model_type": "qwen3_moe", )", ""),
             "config.json: field \"model_type\" is missing");
   EXPECT_EQ(edit_error(R"("qwen3_moe")", "3"),
@@ -240,7 +289,8 @@ TEST(ModelConfig, refuses_missing_and_mistyped_fields) {
   EXPECT_EQ(edit_error(R"("norm_topk_prob": true)", R"("norm_topk_prob": "yes")"),
             "config.json: norm_topk_prob: expected true or false, found string \"yes\"");
   EXPECT_EQ(edit_error(R"("num_experts": 2,)", ""),
-            "config.json: field \"num_experts\" is missing, and \"num_local_experts\" too");
+            "config.json: field \"num_experts\" is missing, and \"num_local_experts\" and "
+            "\"n_routed_experts\" too");
   EXPECT_EQ(parse_error(tiny_with(R"("rms_norm_eps": 0)")),
             "config.json: rms_norm_eps: expected a number above 0, found 0");
   EXPECT_EQ(parse_error("[]"), "config.json: expected an object, found array []");

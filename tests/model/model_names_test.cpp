@@ -194,5 +194,33 @@ TEST(TensorNames, finds_the_shared_expert) {
                "model.layers.0.mlp.shared_expert_gate.weight", {1, 4}, 0, 1, 4);
 }
 
+TEST(TensorNames, finds_what_families_with_sigmoid_routers_have) {
+  const std::string layer = "model.layers.0.mlp.";
+  const ModelNames glm = names_among(
+      config_of(
+          "glm4_moe",
+          R"("first_k_dense_replace": 0, "n_shared_experts": 2, "partial_rotary_factor": 1,)"),
+      {});
+  const std::vector<NamedWeight>& weights = glm.layers[0].feed_forward;
+  expect_slice(mlp_of(glm, "shared").down, layer + "shared_experts.down_proj.weight", {4, 6}, 0, 4,
+               6);
+  EXPECT_EQ(weight_of(weights, "shared.down").sites.at(0).module,
+            "model.layers.0.mlp.shared_experts.down_proj");
+  EXPECT_TRUE(weight_of(weights, "shared_gate").parts.empty());
+  expect_slice(slice_of(weights, "choice_bias"), layer + "gate.e_score_correction_bias", {2}, 0, 1,
+               2);
+  const ModelConfig hunyuan = config_of("hy_v3", R"("mlp_layer_types": ["sparse"],)");
+  const ModelNames released = names_among(hunyuan, {});
+  EXPECT_EQ(mlp_of(released, "shared").up.tensor, layer + "shared_mlp.up_proj.weight");
+  EXPECT_EQ(slice_of(released.layers[0].feed_forward, "router").tensor,
+            layer + "router.gate.weight");
+  EXPECT_EQ(slice_of(released.layers[0].feed_forward, "choice_bias").tensor, layer + "expert_bias");
+  const ModelNames saved = names_among(
+      hunyuan, {layer + "e_score_correction_bias", layer + "shared_experts.gate_proj.weight"});
+  EXPECT_EQ(mlp_of(saved, "shared").up.tensor, layer + "shared_experts.up_proj.weight");
+  EXPECT_EQ(slice_of(saved.layers[0].feed_forward, "choice_bias").tensor,
+            layer + "e_score_correction_bias");
+}
+
 }  // namespace
 }  // namespace moesaic

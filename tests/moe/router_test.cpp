@@ -17,10 +17,16 @@ struct Chosen {
   std::vector<float> weights;
 };
 
-Chosen choose(std::vector<float> logits, const RouterOptions& options) {
+Chosen choose(std::vector<float> logits, const RouterOptions& options,
+              const std::vector<float>& bias = {}, const std::vector<ExpertId>& given = {}) {
   std::vector<ExpertId> experts(static_cast<std::size_t>(options.topk));
   std::vector<float> weights(experts.size());
-  choose_experts(logits, options, find_vector_kernels(Isa::scalar), experts, weights);
+  choose_experts({.scores = logits,
+                  .choice_bias = bias,
+                  .given = given,
+                  .experts = experts,
+                  .weights = weights},
+                 options, find_vector_kernels(Isa::scalar));
   Chosen result{.experts = {}, .weights = weights};
   for (const ExpertId expert : experts) result.experts.push_back(static_cast<int>(expert));
   return result;
@@ -37,7 +43,7 @@ TEST(Router, takes_the_largest_in_ascending_id) {
 TEST(Router, ties_go_to_the_lower_id) {
   EXPECT_EQ(choose({1, 2, 2, 2, 1}, {.topk = 2}).experts, (std::vector{1, 2}));
   EXPECT_EQ(choose({0, 0, 0, 0}, {.topk = 3}).experts, (std::vector{0, 1, 2}));
-  EXPECT_EQ(choose({5, 1, 5, 5}, {.topk = 2, .softmax_over_all = false}).experts,
+  EXPECT_EQ(choose({5, 1, 5, 5}, {.topk = 2, .scores = ExpertScores::logits}).experts,
             (std::vector{0, 2}));
 }
 
@@ -59,7 +65,7 @@ TEST(Router, normalised_weights_sum_to_one) {
 
 TEST(Router, softmax_over_the_chosen_equals_normalised_softmax_over_all) {
   const std::vector<float> logits = {0.5F, -1, 2, 0.25F, 1.5F};
-  const Chosen over_chosen = choose(logits, {.topk = 3, .softmax_over_all = false});
+  const Chosen over_chosen = choose(logits, {.topk = 3, .scores = ExpertScores::logits});
   const Chosen normalised = choose(logits, {.topk = 3, .normalize = true});
   EXPECT_EQ(over_chosen.experts, normalised.experts);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -67,12 +73,61 @@ TEST(Router, softmax_over_the_chosen_equals_normalised_softmax_over_all) {
   }
 }
 
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+TEST(Router, sigmoids_are_weights_of_their_own) {
+  const RouterOptions options{.topk = 2, .scores = ExpertScores::sigmoid, .scale = 2.5F};
+  const Chosen chosen = choose({-1, 0.5F, 2, -3}, options);
+  EXPECT_EQ(chosen.experts, (std::vector{1, 2}));
+  EXPECT_NEAR(chosen.weights[0], 2.5 * sigmoid(0.5), 1e-6);
+  EXPECT_NEAR(chosen.weights[1], 2.5 * sigmoid(2), 1e-6);
+}
+
+TEST(Router, a_bias_chooses_but_weighs_nothing) {
+  const RouterOptions options{
+      .topk = 2, .scores = ExpertScores::sigmoid, .normalize = true, .scale = 3};
+  const std::vector<float> logits = {-1, 0.5F, 2, -3};
+  const Chosen chosen = choose(logits, options, {0.4F, 0, 0, 1});
+  EXPECT_EQ(chosen.experts, (std::vector{2, 3}));
+  const double sum = sigmoid(2) + sigmoid(-3);
+  EXPECT_NEAR(chosen.weights[0], 3 * sigmoid(2) / sum, 1e-6);
+  EXPECT_NEAR(chosen.weights[1], 3 * sigmoid(-3) / sum, 1e-6);
+  const Chosen given = choose(logits, options, {0.4F, 0, 0, 1}, {ExpertId{3}, ExpertId{2}});
+  EXPECT_EQ(given.experts, chosen.experts);
+  EXPECT_EQ(given.weights, chosen.weights);
+}
+
+TEST(Router, sums_may_be_made_larger) {
+  RouterOptions options{.topk = 1, .normalize = true, .sum_offset = 1};
+  EXPECT_NEAR(choose({0, 0}, options).weights[0], 0.5 / 1.5, 1e-6);
+  options.sum_offset = 0;
+  options.least_sum = 2;
+  EXPECT_NEAR(choose({0, 0}, options).weights[0], 0.25, 1e-6);
+}
+
+TEST(Router, chooses_from_the_best_groups) {
+  RouterOptions options{
+      .topk = 3, .scores = ExpertScores::sigmoid, .num_groups = 3, .kept_groups = 2};
+  // The largest of all stands in the group whose two largest count least.
+  const std::vector<float> logits = {4, -9, -9, 1, 2, -9, 0.5F, 1.5F, 1.25F};
+  EXPECT_EQ(choose(logits, options).experts, (std::vector{4, 7, 8}));
+  options.group_score = GroupScore::largest;
+  EXPECT_EQ(choose(logits, options).experts, (std::vector{0, 3, 4}));
+  options.kept_groups = 1;
+  EXPECT_EQ(choose({0, 0, 0, 0, 0, 0, 0, 0, 0}, options).experts, (std::vector{0, 1, 2}))
+      << "ties go to the lower group";
+}
+
 TEST(Router, always_chooses_different_experts) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(choose({kNan, kNan, kNan}, {.topk = 2}).experts, (std::vector{0, 1}));
-  EXPECT_EQ(choose({kNan, 1, kNan}, {.topk = 2, .softmax_over_all = false}).experts,
+  EXPECT_EQ(choose({kNan, 1, kNan}, {.topk = 2, .scores = ExpertScores::logits}).experts,
             (std::vector{0, 1}));
-  EXPECT_EQ(choose({kNan, kNan, 1, 2}, {.topk = 2, .softmax_over_all = false}).experts,
+  EXPECT_EQ(choose({kNan, kNan, kNan, kNan}, {.topk = 2, .num_groups = 2}).experts,
+            (std::vector{0, 1}));
+  EXPECT_EQ(choose({kNan, kNan, 1, 2}, {.topk = 2, .scores = ExpertScores::logits}).experts,
             (std::vector{2, 3}))
       << "what is no number is smaller than everything";
 }

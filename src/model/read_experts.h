@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/model/family.h"
+#include "src/model/feed_forward.h"
+
+namespace moesaic {
+
+/// Whether the chosen experts' weights are divided by their sum.
+enum class Normalize { by_field, always };
+
+/// Sets width and gate of the shared expert.
+using ReadShared = std::function<void(const ConfigReader& reader, MoeConfig& config)>;
+
+/// How a family's experts differ from those of qwen3_moe.
+struct MoeTraits {
+  std::string width_key = "moe_intermediate_size";
+  Normalize normalize = Normalize::by_field;  ///< not of logits
+  bool normalizes = false;                    ///< where the field norm_topk_prob is silent
+  RouterOptions router{};                     ///< what config.json does not say
+  std::string scale_key{};                    ///< field of the factor of all weights; empty: none
+  double usual_scale = 1.0;                   ///< where that is silent
+  bool has_groups = false;                    ///< fields n_group, topk_group
+  bool choice_bias = false;
+  ReadShared shared{};
+  MoeNames usual_names = MoeNames::qwen;
+};
+
+[[nodiscard]] ReadFeedForward read_experts(MoeTraits traits);
+/// Of layers without experts, of the width in the field intermediate_size.
+[[nodiscard]] ReadFeedForward read_plain_mlp();
+
+/// One of a width of its own that a gate weights (qwen2_moe).
+void gated_shared_expert(const ConfigReader& reader, MoeConfig& config);
+/// So many as the field says, as one of their width together.
+[[nodiscard]] ReadShared shared_experts(std::string count_key, std::int64_t otherwise);
+
+/// Which layers have experts, by decoder_sparse_step and mlp_only_layers
+/// (`Qwen3MoeDecoderLayer.__init__`, and the same in qwen2_moe).
+[[nodiscard]] std::vector<bool> sparse_steps(const ConfigReader& reader, std::int64_t num_layers);
+/// The same: mlp_layer_types, or all after the first_k_dense_replace first ones, which are
+/// `otherwise` where config.json is silent.
+[[nodiscard]] std::function<std::vector<bool>(const ConfigReader&, std::int64_t num_layers)>
+after_first_dense(std::int64_t otherwise);
+
+}  // namespace moesaic
