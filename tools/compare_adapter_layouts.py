@@ -38,6 +38,8 @@ FAMILIES = {
     "olmoe": ("olmoe-v4", {"target_modules": ALL}),
     "mixtral": ("mixtral-v4-window-sharded", {"target_modules": MIXTRAL}),
     "granitemoe": ("granitemoe-v4", GRANITE),
+    "glm4_moe, dense layers": ("glm4_moe-v4", {"target_modules": ALL}),
+    "dots1, dense layers": ("dots1-v4-window", {"target_modules": ALL}),
 }
 LAYOUTS = ("transformers4", "transformers5")
 TOKENS = 16

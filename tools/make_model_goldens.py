@@ -132,37 +132,35 @@ def gap_after(values: torch.Tensor, k: int) -> torch.Tensor:
     return ordered[..., k - 1] - ordered[..., k]
 
 
-def sigmoid_gaps(config, logits: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """The least difference that decides a choice by sigmoids with a bias, of groups perhaps."""
+def sigmoid_values(config, logits: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What experts are chosen by, minus infinity outside the kept groups; and the gap after these."""
     values = torch.sigmoid(logits) + bias
     groups = getattr(config, "n_group", None) or 1
     kept = getattr(config, "topk_group", None) or 1
-    if groups == 1:
-        return gap_after(values, config.num_experts_per_tok)
     by_group = values.unflatten(-1, (groups, -1))
     scores = by_group.topk(2, dim=-1).values.sum(dim=-1)
     stays = torch.zeros_like(scores).scatter(-1, scores.topk(kept, dim=-1).indices, 1).bool()
-    values = by_group.masked_fill(~stays[..., None], -torch.inf).flatten(-2)
-    return torch.minimum(gap_after(scores, kept), gap_after(values, config.num_experts_per_tok))
+    return by_group.masked_fill(~stays[..., None], -torch.inf).flatten(-2), gap_after(scores, kept)
 
 
 @torch.no_grad()
-def gaps_of_sigmoids(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """As router_gaps; the routers are found by their class, as not all versions return logits."""
-    gaps = []
+def values_of_sigmoids(model: torch.nn.Module, ids: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """sigmoid_values of every layer [sequences, tokens, experts]. Not all versions return logits, so
+    routers are found by their class."""
+    found = []
 
     def record(router, inputs, _output):
         hidden, *given = inputs
         bias = given[0] if given else router.e_score_correction_bias
         logits = torch.nn.functional.linear(hidden.float(), router.weight.float())
-        gaps.append(sigmoid_gaps(model.config, logits.view(*ids.shape, -1), bias))
+        found.append(sigmoid_values(model.config, logits.view(*ids.shape, -1), bias))
 
     routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
     hooks = [router.register_forward_hook(record) for router in routers]
     model(ids, use_cache=False)
     for hook in hooks:
         hook.remove()
-    return torch.stack(gaps).amin(dim=0)
+    return found
 
 
 @torch.no_grad()
@@ -171,12 +169,15 @@ def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
 
     [sequences, tokens] of the tokens `ids`.
     """
+    k = model.config.num_experts_per_tok
     if model.config.model_type in SIGMOID_FAMILIES:
-        return gaps_of_sigmoids(model, ids)
+        gaps = [torch.minimum(gap_after(values, k), of_groups)
+                for values, of_groups in values_of_sigmoids(model, ids)]
+        return torch.stack(gaps).amin(dim=0)
     gaps = []
     for logits in model(ids, output_router_logits=True, use_cache=False).router_logits:
         probability = torch.softmax(logits.float(), dim=-1).view(*ids.shape, -1)
-        gaps.append(gap_after(probability, model.config.num_experts_per_tok))
+        gaps.append(gap_after(probability, k))
     return torch.stack(gaps).amin(dim=0)
 
 
