@@ -28,12 +28,18 @@ struct RmsNorm {
   std::int64_t n = 0;
 };
 
-/// Cosines and sines [half] of a token's rotary embedding, half-split: element i of a head pairs
-/// with i + half.
+/// Which elements of the rotated part of a head are pair i.
+enum class RotaryForm {
+  halves,  ///< i and i + half
+  pairs    ///< 2 i and 2 i + 1
+};
+
+/// Cosines and sines [half] of a token's rotary embedding.
 struct RotaryAngles {
   const float* cosines = nullptr;
   const float* sines = nullptr;
   std::int64_t half = 0;
+  RotaryForm form = RotaryForm::halves;
 };
 
 /// A row of an MLP in a backward pass; what comes in, and what it becomes.

@@ -119,8 +119,21 @@ void add_scaled(const float* x, float scale, std::int64_t n, float* y) noexcept 
   });
 }
 
+/// Of RotaryForm::pairs.
+inline void rotate_neighbours(const RotaryAngles& angles, float direction, float* head) {
+  for (std::int64_t i = 0; i < angles.half; ++i) {
+    const float cosine = angles.cosines[i];
+    const float sine = angles.sines[i] * direction;
+    const float first = head[2 * i];
+    const float second = head[2 * i + 1];
+    head[2 * i] = first * cosine - second * sine;
+    head[2 * i + 1] = second * cosine + first * sine;
+  }
+}
+
 /// `direction` 1 or -1.
 inline void rotate_by(const RotaryAngles& angles, float direction, float* head) {
+  if (angles.form == RotaryForm::pairs) return rotate_neighbours(angles, direction, head);
   float* const others = head + angles.half;
   for_each_vector(angles.half, [&](std::int64_t i, auto part) {
     const Lanes cosine = load(angles.cosines + i, part);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "kernels/vector_kernels.h"
 
 namespace moesaic {
 
@@ -18,6 +19,7 @@ enum class RopeType { plain, linear, dynamic, yarn, llama3, longrope };
 /// computes frequencies from. A field that a type does not use keeps the value below.
 struct RopeConfig {
   RopeType type = RopeType::plain;
+  RotaryForm form = RotaryForm::halves;  ///< the family's: no field says it
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;  ///< share of head_dim that is rotated
   std::int64_t rotary_dim = 0;         ///< floor(head_dim * partial_rotary_factor), even

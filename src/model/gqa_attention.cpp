@@ -95,7 +95,7 @@ class GqaAttention : public TokenMixer {
   void attend(const MixerLayer& layer, const Batch& batch);
   [[nodiscard]] RotaryAngles angles(std::int64_t row) const {
     const std::int64_t half = rotary_.half();
-    return {cosines_.data() + row * half, sines_.data() + row * half, half};
+    return {cosines_.data() + row * half, sines_.data() + row * half, half, config_.rope.form};
   }
 
   const GqaConfig& config_;
@@ -314,7 +314,8 @@ void GqaAttention::backward(const MixerLayer& layer, const Batch& batch, Stash& 
                             const PartBackward& part) {
   const std::int64_t rows = batch.rows();
   gradient_.run(layer.weights,
-                {cosines_.matrix(rows, rotary_.half()), sines_.matrix(rows, rotary_.half())},
+                {cosines_.matrix(rows, rotary_.half()), sines_.matrix(rows, rotary_.half()),
+                 config_.rope.form},
                 static_cast<const GqaStash&>(stash), part);
 }
 

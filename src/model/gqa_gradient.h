@@ -46,9 +46,10 @@ class GqaGradient {
   struct Angles {
     MatrixView<const float> cosines;
     MatrixView<const float> sines;
+    RotaryForm form = RotaryForm::halves;
 
     [[nodiscard]] RotaryAngles row(std::int64_t index) const {
-      return {cosines.row(index).data(), sines.row(index).data(), cosines.cols()};
+      return {cosines.row(index).data(), sines.row(index).data(), cosines.cols(), form};
     }
   };
   /// Uses `projected` and `mixed` of the context.

@@ -8,7 +8,7 @@
 
 namespace moesaic {
 
-/// Rotary position embedding, half-split form: element i of the rotated part pairs with i + half.
+/// Angles of a rotary position embedding, pair i having frequency i whichever elements it is of.
 /// Frequencies and their scalings as in transformers/modeling_rope_utils.py.
 class Rotary {
  public:

@@ -232,6 +232,32 @@ TEST_P(VectorKernelsTest, rotate_turns_pairs_and_rotate_back_turns_them_back) {
   }
 }
 
+TEST_P(VectorKernelsTest, neighbours_turn_as_halves_do) {
+  for (const std::int64_t half : sizes()) {
+    const auto cosines = special_numbers(half, 6);
+    const auto sines = special_numbers(half, 7);
+    auto halves = special_numbers(2 * half + 5, 8);
+    auto pairs = halves;
+    const auto as_pairs = [&] {
+      auto result = halves;
+      for (std::int64_t i = 0; i < half; ++i) {
+        result[static_cast<std::size_t>(2 * i)] = halves[static_cast<std::size_t>(i)];
+        result[static_cast<std::size_t>(2 * i + 1)] = halves[static_cast<std::size_t>(half + i)];
+      }
+      return result;
+    };
+    pairs = as_pairs();
+    const RotaryAngles of_halves{cosines.data(), sines.data(), half};
+    const RotaryAngles of_pairs{cosines.data(), sines.data(), half, RotaryForm::pairs};
+    kernels_.rotate(of_halves, halves.data());
+    kernels_.rotate(of_pairs, pairs.data());
+    ASSERT_EQ(first_difference(pairs, as_pairs()), -1) << half;
+    kernels_.rotate_back(of_halves, halves.data());
+    kernels_.rotate_back(of_pairs, pairs.data());
+    ASSERT_EQ(first_difference(pairs, as_pairs()), -1) << half;
+  }
+}
+
 TEST_P(VectorKernelsTest, all_finite_sees_infinities_and_nan_of_either_sign) {
   using Limits = std::numeric_limits<float>;
   for (const std::int64_t n : sizes()) {

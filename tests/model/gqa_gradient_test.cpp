@@ -63,12 +63,15 @@ std::vector<NamedConfig> gqa_configs() {
   windowed_sinks.sinks = true;
   GqaConfig single{.num_heads = 3, .num_kv_heads = 3, .head_dim = 8};
   single.rope.rotary_dim = 4;
+  GqaConfig neighbours = per_head;
+  neighbours.rope.form = RotaryForm::pairs;
   return {{"shared_keys", shared},
           {"norms_of_heads", per_head},
           {"norms_of_all_and_clip", whole},
           {"clip_and_norms_of_heads", clipped_heads},
           {"biases_and_window", biased},
           {"own_keys_half_rotated", single},
+          {"neighbours_rotated", neighbours},
           {"sinks", with_sinks},
           {"sinks_biases_and_window", windowed_sinks}};
 }

@@ -71,10 +71,12 @@ void NaiveGqa::prepare(double* row, std::int64_t position) const {
                    -2.0 * static_cast<double>(i) / static_cast<double>(config.rope.rotary_dim));
       const double cosine = std::cos(static_cast<double>(position) * frequency);
       const double sine = std::sin(static_cast<double>(position) * frequency);
-      const double first = head[i];
-      const double second = head[i + half];
-      head[i] = first * cosine - second * sine;
-      head[i + half] = second * cosine + first * sine;
+      const bool neighbours = config.rope.form == RotaryForm::pairs;
+      double& first = head[neighbours ? 2 * i : i];
+      double& second = head[neighbours ? 2 * i + 1 : i + half];
+      const double turned = first * cosine - second * sine;
+      second = second * cosine + first * sine;
+      first = turned;
     }
   }
 }
