@@ -163,21 +163,32 @@ def values_of_sigmoids(model: torch.nn.Module, ids: torch.Tensor) -> list[tuple[
     return found
 
 
+def choice_biases(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Of layers whose routers are softmaxes with a bias of the choice; nothing of other families."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return [bias.float() for name, bias in named if name.endswith("moe_statics.e_score_correction_bias")]
+
+
+def experts_per_token(config) -> int:
+    return config.moe_k if hasattr(config, "moe_k") else config.num_experts_per_tok
+
+
 @torch.no_grad()
 def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     """Difference of what decides between the k-th and the next expert, the least over the layers.
 
     [sequences, tokens] of the tokens `ids`.
     """
-    k = model.config.num_experts_per_tok
+    k = experts_per_token(model.config)
     if model.config.model_type in SIGMOID_FAMILIES:
         gaps = [torch.minimum(gap_after(values, k), of_groups)
                 for values, of_groups in values_of_sigmoids(model, ids)]
         return torch.stack(gaps).amin(dim=0)
+    biases = choice_biases(model)
     gaps = []
-    for logits in model(ids, output_router_logits=True, use_cache=False).router_logits:
-        probability = torch.softmax(logits.float(), dim=-1).view(*ids.shape, -1)
-        gaps.append(gap_after(probability, k))
+    for layer, logits in enumerate(model(ids, output_router_logits=True, use_cache=False).router_logits):
+        values = torch.softmax(logits.float(), dim=-1).view(*ids.shape, -1)
+        gaps.append(gap_after(values + biases[layer] if biases else values, k))
     return torch.stack(gaps).amin(dim=0)
 
 

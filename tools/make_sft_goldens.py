@@ -32,8 +32,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import get_cosine_schedule_with_warmup
 
-from make_model_goldens import (CANDIDATES, SIGMOID_FAMILIES, WIDE_GAP, load, router_gaps, seed_of,
-                                values_of_sigmoids)
+from make_model_goldens import (CANDIDATES, SIGMOID_FAMILIES, WIDE_GAP, choice_biases, experts_per_token, load,
+                                router_gaps, seed_of, values_of_sigmoids)
 from model_fixtures import V4, V5
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
@@ -78,6 +78,8 @@ CASES = (
           "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
     Case("glm4_moe", V4, "glm4_moe-v4", "sigmoid router with a bias and groups, an ungated shared expert, a dense "
          "layer, half of a head rotated",
+         {"r": 2, "lora_alpha": 4, "target_modules": [*ATTENTION, "gate_proj", "up_proj", "down_proj"]}),
+    Case("ernie4_5_moe", V4, "ernie4_5_moe-v4", "rotation of pairs, softmax router with a bias of the choice",
          {"r": 2, "lora_alpha": 4, "target_modules": [*ATTENTION, "gate_proj", "up_proj", "down_proj"]}),
     Case("hy_v3-fused", V5, "hy_v3-v5-fused", "sigmoid router of transformers 5, fused experts, a dense layer",
          {"r": 2, "lora_alpha": 4, "target_modules": [*ATTENTION, "gate_proj", "up_proj", "down_proj"],
@@ -136,17 +138,20 @@ def make_samples(case: Case, model: PeftModel, attempt: int) -> list[tuple[torch
 @torch.no_grad()
 def experts_chosen(model: PeftModel, ids: torch.Tensor) -> list[set[int]]:
     """For every layer with experts."""
-    k = model.config.num_experts_per_tok
+    k = experts_per_token(model.config)
     if model.config.model_type in SIGMOID_FAMILIES:
         values = [values for values, _ in values_of_sigmoids(model, ids[None])]
     else:
         values = model(ids[None], output_router_logits=True, use_cache=False).router_logits
+        biases = choice_biases(model)
+        if biases:
+            values = [layer.float().softmax(dim=-1) + bias for layer, bias in zip(values, biases)]
     return [set(layer.float().topk(k, dim=-1).indices.flatten().tolist()) for layer in values]
 
 
 def idle_experts(model: PeftModel, samples) -> list[list[int]]:
     """Those without a row in the first step, for every layer with experts."""
-    names = ("num_experts", "n_routed_experts", "num_local_experts")
+    names = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
     count = next(getattr(model.config, name) for name in names if hasattr(model.config, name))
     chosen = [experts_chosen(model, ids) for ids, _ in samples[:TRAINING["samples_per_step"]]]
     return [sorted(set(range(count)) - set.union(*layer)) for layer in zip(*chosen)]

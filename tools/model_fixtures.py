@@ -405,6 +405,26 @@ FIXTURES = [
              attention_bias=True, tie_word_embeddings=True, max_position_embeddings=128, **IDS),
         fused=True,
     ),
+    # --------------------------------------------------------------------------- ernie4_5_moe
+    Fixture(
+        "ernie4_5_moe-v4", V4, "ernie4_5_moe", "bfloat16", 32,
+        "rotation of pairs, softmax router with a bias of the choice, shared experts of twice the "
+        "width, layers with experts by start and interval, untied, bf16",
+        dict(vocab_size=130, hidden_size=48, intermediate_size=44, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=2, moe_num_experts=7, moe_k=3,
+             moe_intermediate_size=18, moe_num_shared_experts=2, moe_layer_start_index=1,
+             moe_layer_interval=2, tie_word_embeddings=False, max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "ernie4_5_moe-v5-fused", V5, "ernie4_5_moe", "float16", 28,
+        "5.x config, fused expert tensors, no shared expert, layers with experts up to an end, "
+        "untied, fp16",
+        dict(vocab_size=100, hidden_size=40, intermediate_size=36, num_hidden_layers=3,
+             num_attention_heads=5, num_key_value_heads=1, moe_num_experts=6, moe_k=2,
+             moe_intermediate_size=20, moe_num_shared_experts=0, moe_layer_start_index=0,
+             moe_layer_end_index=1, tie_word_embeddings=False, max_position_embeddings=128, **IDS),
+        fused=True,
+    ),
 ]
 
 MIXTRAL = dict(vocab_size=48, hidden_size=64, intermediate_size=32, num_hidden_layers=2,

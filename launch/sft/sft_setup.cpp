@@ -112,7 +112,8 @@ TrainOptions SftSetup::train_options() const {
 
 AdapterDescription SftSetup::description() const {
   const Options& options = runtime_.options();
-  AdapterDescription its{.layout = AdapterLayout::transformers4,
+  AdapterDescription its{.layout = config_.in_transformers4 ? AdapterLayout::transformers4
+                                                            : AdapterLayout::transformers5,
                          .rank_stabilised = options.rslora,
                          .base_model = options.model};
   if (lora_ != nullptr) its = lora_->description();

@@ -79,13 +79,16 @@ std::string end_text(const Options& options, const SftSetup& setup) {
       setup.is_converted() ? "CHECKPOINT" : shell_word(options.model);
   const std::string convert =
       fmt::format("moesaic convert -m {} --lora {}", model, shell_word(out));
-  if (loads_on_both(its, setup.config().peft5_takes_experts, setup.specs())) {
-    return fmt::format(
-        "the adapter is in {}, for PEFT with transformers 4 or 5; {} --merge -o MERGED writes a "
-        "checkpoint with it",
-        out, convert);
-  }
+  const ModelConfig& model_config = setup.config();
   const bool is_fused = its.layout == AdapterLayout::transformers5;
+  const bool on_both = loads_on_both(its, model_config.peft5_takes_experts, setup.specs());
+  if (on_both || (is_fused && !model_config.in_transformers4)) {
+    return fmt::format(
+        "the adapter is in {}, for PEFT with transformers {}; {} --merge -o MERGED writes a "
+        "checkpoint with it",
+        out, model_config.in_transformers4 ? "4 or 5" : "5, the first that has this family",
+        convert);
+  }
   return fmt::format(
       "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "
       "would be lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes it for "

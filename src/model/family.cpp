@@ -1,5 +1,6 @@
 #include "src/model/family.h"
 
+#include "base/error.h"
 #include "src/model/gqa_kind.h"
 #include "src/model/read_experts.h"
 
@@ -39,6 +40,13 @@ std::vector<MixerRow> gqa(const GqaTraits& traits) {
 /// What DeepSeek-V3 has, and those that took it over.
 RouterOptions sigmoid_router() {
   return {.scores = ExpertScores::sigmoid, .sum_offset = 1e-20F};
+}
+
+void ernie_shared_experts(const ConfigReader& reader, MoeConfig& config) {
+  require(!reader.flag_or("use_bias", false), ErrorKind::file,
+          "{}: use_bias: true is not supported: MLPs and the head would have biases",
+          reader.json().where());
+  shared_experts("moe_num_shared_experts", 2)(reader, config);
 }
 
 std::vector<Family> make_families() {
@@ -140,6 +148,7 @@ std::vector<Family> make_families() {
        .max_position_embeddings = 196608,
        .bos_token_id = 200034,
        .eos_token_id = 200020,
+       .in_transformers4 = false,
        .mixers = gqa({.num_kv_heads = 8,
                       .head_dim = 128,
                       .rope_theta = 5e6,
@@ -155,6 +164,7 @@ std::vector<Family> make_families() {
       {.name = "hy_v3",
        .max_position_embeddings = 131072,
        .rms_norm_eps = 1e-5,
+       .in_transformers4 = false,
        .mixers = gqa({.num_kv_heads = 8,
                       .head_dim = 128,
                       .rope_theta = 11158840,
@@ -170,6 +180,22 @@ std::vector<Family> make_families() {
                                 .choice_bias = true,
                                 .shared = shared_experts("num_shared_experts", 1),
                                 .usual_names = MoeNames::hunyuan}),
+       .plain_mlp = read_plain_mlp()},
+      {.name = "ernie4_5_moe",
+       .max_position_embeddings = 131072,
+       .rms_norm_eps = 1e-5,
+       .tie_word_embeddings = true,
+       .bos_token_id = 1,
+       .eos_token_id = 2,
+       .mixers = gqa({.num_kv_heads = 4, .rope_theta = 5e5, .rotary_form = RotaryForm::pairs}),
+       .usual_layer_type = always_full,
+       .moe_layers = layer_interval,
+       .experts = read_experts({.topk_key = "moe_k",
+                                .normalize = Normalize::always,
+                                .least_sum_key = "moe_norm_min",
+                                .choice_bias = true,
+                                .shared = ernie_shared_experts,
+                                .usual_names = MoeNames::ernie}),
        .plain_mlp = read_plain_mlp()},
   };
 }

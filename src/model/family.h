@@ -32,10 +32,12 @@ struct Family {
   std::string name;  ///< the `model_type`
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
   std::optional<std::int64_t> bos_token_id{};
   std::optional<std::int64_t> eos_token_id{};
   /// PEFT on transformers 5 loads adapters of separate experts rightly (docs/formats.md).
   bool peft5_takes_experts = false;
+  bool in_transformers4 = true;  ///< not in transformers 5 alone
   bool has_multipliers = false;  ///< embedding_multiplier, residual_multiplier, logits_scaling
 
   std::vector<MixerRow> mixers;

@@ -44,7 +44,8 @@ RopeConfig read_rope(const ConfigReader& reader, const GqaTraits& traits, const 
           static_cast<double>(*rotated) / static_cast<double>(config.head_dim);
     }
   }
-  const RopeConfig rope = read_rope_config(reader.json(), context);
+  RopeConfig rope = read_rope_config(reader.json(), context);
+  rope.form = traits.rotary_form;
   require(traits.rotated_share || rope.partial_rotary_factor == 1, ErrorKind::file,
           "{}: partial_rotary_factor {} is not supported: transformers rotates whole heads of "
           "these families, or fails",

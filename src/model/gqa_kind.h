@@ -101,9 +101,10 @@ struct GqaTraits {
   /// Share of a head that is rotated where config.json is silent; absent: always all of it.
   std::optional<double> rotated_share{};
   std::string rotary_dim_key{};  ///< field of how many elements that are; empty: none
-  bool sinks = false;            ///< tensors self_attn.sinks
-  std::string clip_key{};        ///< field of clip_qkv; empty: none
-  std::string scale_key{};       ///< field of the scale, by default 1; empty: 1 / sqrt(head_dim)
+  RotaryForm rotary_form = RotaryForm::halves;
+  bool sinks = false;       ///< tensors self_attn.sinks
+  std::string clip_key{};   ///< field of clip_qkv; empty: none
+  std::string scale_key{};  ///< field of the scale, by default 1; empty: 1 / sqrt(head_dim)
 };
 
 [[nodiscard]] ReadMixer read_gqa(GqaTraits traits, GqaSpan span);

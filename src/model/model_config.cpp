@@ -40,7 +40,7 @@ void read_sizes(const ConfigReader& reader, const Family& family, ModelConfig& c
   config.max_position_embeddings =
       reader.int_or("max_position_embeddings", family.max_position_embeddings, kPositions);
   config.rms_norm_eps = reader.positive_or("rms_norm_eps", family.rms_norm_eps);
-  config.tie_word_embeddings = reader.flag_or("tie_word_embeddings", false);
+  config.tie_word_embeddings = reader.flag_or("tie_word_embeddings", family.tie_word_embeddings);
   config.dtype = reader.string_or("dtype", reader.string_or("torch_dtype", ""));
   const std::string activation = reader.string_or("hidden_act", "silu");
   require(activation == "silu" || activation == "swish", ErrorKind::file,
@@ -152,6 +152,7 @@ ModelConfig parse_model_config(const Json& config, const std::optional<Json>& ge
   ModelConfig model;
   model.family = family.name;
   model.peft5_takes_experts = family.peft5_takes_experts;
+  model.in_transformers4 = family.in_transformers4;
   read_sizes(reader, family, model);
   read_mixers(reader, family, model);
   read_feed_forward(reader, family, model);

@@ -24,6 +24,7 @@ struct LayerConfig {
 struct ModelConfig {
   std::string family;                ///< the `model_type` of config.json
   bool peft5_takes_experts = false;  ///< as Family
+  bool in_transformers4 = true;      ///< the same
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t max_position_embeddings = 0;

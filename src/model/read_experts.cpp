@@ -18,8 +18,8 @@ constexpr IntRange kLayerCount = {0, std::int64_t{1} << 40};
 
 /// Experts go by several names; where a file has two, they must agree.
 std::int64_t read_num_experts(const ConfigReader& reader) {
-  constexpr std::array<std::string_view, 3> kNames = {"num_experts", "num_local_experts",
-                                                      "n_routed_experts"};
+  constexpr std::array<std::string_view, 4> kNames = {"num_experts", "num_local_experts",
+                                                      "n_routed_experts", "moe_num_experts"};
   std::string_view found;
   std::int64_t experts = 0;
   for (const std::string_view name : kNames) {
@@ -31,8 +31,8 @@ std::int64_t read_num_experts(const ConfigReader& reader) {
     experts = *value;
   }
   require(!found.empty(), ErrorKind::file,
-          "{}: field \"num_experts\" is missing, and \"num_local_experts\" and "
-          "\"n_routed_experts\" too",
+          "{}: field \"num_experts\" is missing, and \"num_local_experts\", "
+          "\"n_routed_experts\" and \"moe_num_experts\" too",
           reader.json().where());
   return experts;
 }
@@ -69,13 +69,15 @@ ReadFeedForward read_experts(MoeTraits traits) {
     config.choice_bias = traits.choice_bias;
     RouterOptions& router = config.router;
     router = traits.router;
-    router.topk =
-        reader.required_int("num_experts_per_tok", {1, std::min(config.experts, kMostChosen)});
+    router.topk = reader.required_int(traits.topk_key, {1, std::min(config.experts, kMostChosen)});
     router.normalize = router.scores != ExpertScores::logits &&
                        (traits.normalize == Normalize::always ||
                         reader.flag_or("norm_topk_prob", traits.normalizes));
     if (!traits.scale_key.empty()) {
       router.scale = static_cast<float>(reader.positive_or(traits.scale_key, traits.usual_scale));
+    }
+    if (!traits.least_sum_key.empty()) {
+      router.least_sum = static_cast<float>(reader.positive_or(traits.least_sum_key, 1e-12));
     }
     if (traits.has_groups) read_groups(reader, config, router);
     if (traits.shared) traits.shared(reader, config);
@@ -142,6 +144,17 @@ std::function<std::vector<bool>(const ConfigReader&, std::int64_t)> after_first_
     }
     return moe;
   };
+}
+
+std::vector<bool> layer_interval(const ConfigReader& reader, std::int64_t num_layers) {
+  const std::int64_t interval = reader.int_or("moe_layer_interval", 1, kStep);
+  const std::int64_t first = reader.int_or("moe_layer_start_index", 1, kLayerCount);
+  const std::int64_t last = reader.int_or("moe_layer_end_index", -1, {-1, kLayerCount.max});
+  std::vector<bool> moe;
+  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+    moe.push_back((layer + 1) % interval == 0 && layer >= first && (last < 0 || layer <= last));
+  }
+  return moe;
 }
 
 }  // namespace moesaic

@@ -19,11 +19,13 @@ using ReadShared = std::function<void(const ConfigReader& reader, MoeConfig& con
 /// How a family's experts differ from those of qwen3_moe.
 struct MoeTraits {
   std::string width_key = "moe_intermediate_size";
+  std::string topk_key = "num_experts_per_tok";
   Normalize normalize = Normalize::by_field;  ///< not of logits
   bool normalizes = false;                    ///< where the field norm_topk_prob is silent
   RouterOptions router{};                     ///< what config.json does not say
   std::string scale_key{};                    ///< field of the factor of all weights; empty: none
   double usual_scale = 1.0;                   ///< where that is silent
+  std::string least_sum_key{};                ///< field of RouterOptions::least_sum; empty: none
   bool has_groups = false;                    ///< fields n_group, topk_group
   bool choice_bias = false;
   ReadShared shared{};
@@ -46,5 +48,8 @@ void gated_shared_expert(const ConfigReader& reader, MoeConfig& config);
 /// `otherwise` where config.json is silent.
 [[nodiscard]] std::function<std::vector<bool>(const ConfigReader&, std::int64_t num_layers)>
 after_first_dense(std::int64_t otherwise);
+
+/// The same, by moe_layer_start_index, moe_layer_end_index and moe_layer_interval (ernie4_5_moe).
+[[nodiscard]] std::vector<bool> layer_interval(const ConfigReader& reader, std::int64_t num_layers);
 
 }  // namespace moesaic

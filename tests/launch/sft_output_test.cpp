@@ -320,5 +320,20 @@ TEST(Sft, TheLastLineSaysWhichTransformersLoadTheAdapter) {
       std::string::npos);
 }
 
+TEST(Sft, FamiliesOfTransformers5AloneGetItsLayout) {
+  const TemporaryDirectory directory;
+  const std::string data = directory.path_of("data.jsonl");
+  write_text(data, R"({"input_ids": [5, 6, 7, 8], "labels": [-100, 6, 7, 8]})");
+  const ProgramResult done =
+      run_moesaic({"sft", "-m", MOESAIC_TEST_DATA "/models/hy_v3-v5", "--data", data, "-o",
+                   directory.path_of("out"), "--global-batch-size", "1", "--log-level", "info"});
+  expect_done(done);
+  EXPECT_NE(done.err.find("for PEFT with transformers 5, the first that has this family;"),
+            std::string::npos)
+      << done.err;
+  const Json config = Json::read_file(directory.path_of("out/adapter_config.json"));
+  EXPECT_GT(config.at("target_parameters").size(), 0);
+}
+
 }  // namespace
 }  // namespace moesaic::test

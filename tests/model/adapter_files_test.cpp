@@ -28,8 +28,9 @@ using test::write_text;
 
 const std::string kAdapters = MOESAIC_TEST_DATA "/adapters/";
 const std::vector<std::string> kAdapterCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns", "mixtral-some",
-    "granitemoe-joined", "mixtral-fused",         "glm4_moe",       "hy_v3-fused"};
+    "qwen3_moe",    "qwen2_moe-rslora-idle", "olmoe-patterns",
+    "mixtral-some", "granitemoe-joined",     "mixtral-fused",
+    "glm4_moe",     "hy_v3-fused",           "ernie4_5_moe"};
 
 std::vector<AdapterSite> sites_of(const std::string& golden) {
   const Json json = Json::read_file(kAdapters + golden + "/golden.json");

@@ -192,6 +192,22 @@ TEST(ModelConfig, reads_families_that_took_its_router_over) {
   EXPECT_EQ(router(hunyuan).scale, 2.826F);
 }
 
+TEST(ModelConfig, reads_ernie4_5_moe) {
+  const ModelConfig config = fixture("ernie4_5_moe-v4");
+  EXPECT_EQ(gqa(config).rope.form, RotaryForm::pairs);
+  EXPECT_EQ(is_moe(config), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(sizes(config, 1).common_width, 2 * 18);
+  EXPECT_EQ(router(config, 1).scores, ExpertScores::softmax);
+  EXPECT_EQ(router(config, 1).least_sum, 1e-12F);
+  EXPECT_EQ(is_moe(fixture("ernie4_5_moe-v5-fused")), (std::vector<bool>{true, true, false}));
+  EXPECT_FALSE(config.tie_word_embeddings);
+  const std::string fields =
+      R"("moe_k": 2, "moe_num_experts": 4, "moe_intermediate_size": 6, "intermediate_size": 6)";
+  EXPECT_TRUE(parse(bare("ernie4_5_moe", fields)).tie_word_embeddings);
+  EXPECT_EQ(parse_error(bare("ernie4_5_moe", fields + R"(, "use_bias": true)")),
+            "config.json: use_bias: true is not supported: MLPs and the head would have biases");
+}
+
 TEST(ModelConfig, refuses_groups_that_cannot_be) {
   const auto error = [](const std::string& fields) {
     const std::string sizes =
@@ -268,7 +284,8 @@ TEST(ModelConfig, reads_a_nested_text_config) {
 TEST(ModelConfig, names_unknown_families_and_what_is_supported) {
   EXPECT_EQ(edit_error("qwen3_moe", "llama"),
             "config.json: model_type: model family \"llama\" is not supported; these are: "
-            "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe, glm4_moe, dots1, minimax_m2, hy_v3");
+            "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe, glm4_moe, dots1, minimax_m2, hy_v3, "
+            "ernie4_5_moe");
   EXPECT_EQ(edit_error(R"("model_type": "qwen3_moe", )", ""),
             "config.json: field \"model_type\" is missing");
   EXPECT_EQ(edit_error(R"("qwen3_moe")", "3"),
@@ -289,8 +306,8 @@ TEST(ModelConfig, refuses_missing_and_mistyped_fields) {
   EXPECT_EQ(edit_error(R"("norm_topk_prob": true)", R"("norm_topk_prob": "yes")"),
             "config.json: norm_topk_prob: expected true or false, found string \"yes\"");
   EXPECT_EQ(edit_error(R"("num_experts": 2,)", ""),
-            "config.json: field \"num_experts\" is missing, and \"num_local_experts\" and "
-            "\"n_routed_experts\" too");
+            "config.json: field \"num_experts\" is missing, and \"num_local_experts\", "
+            "\"n_routed_experts\" and \"moe_num_experts\" too");
   EXPECT_EQ(parse_error(tiny_with(R"("rms_norm_eps": 0)")),
             "config.json: rms_norm_eps: expected a number above 0, found 0");
   EXPECT_EQ(parse_error("[]"), "config.json: expected an object, found array []");
