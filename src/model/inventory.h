@@ -16,7 +16,7 @@ struct Inventory {
   std::vector<std::string> missing;  ///< wanted by the model, not there; ascending
   std::vector<std::string> unknown;  ///< there, not wanted by the model; ascending
   /// There, not wanted, and known to be of no use: stored rotary frequencies, a tied lm_head,
-  /// scales of a quantised key-value cache.
+  /// scales of a quantised key-value cache, layers that predict further tokens, what reads images.
   std::vector<std::string> ignored;
   /// Routed experts, by dtype, with the scales of quantised ones.
   std::map<DType, std::int64_t> expert_bytes;

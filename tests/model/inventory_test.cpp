@@ -94,6 +94,21 @@ TEST(Inventory, names_what_is_missing_and_what_is_unknown) {
   EXPECT_EQ(inventory.ignored, Names{"model.layers.0.self_attn.rotary_emb.inv_freq"});
 }
 
+TEST(Inventory, layers_that_predict_further_tokens_and_what_reads_images_are_of_no_use) {
+  const test::TemporaryDirectory directory;
+  auto tensors = test::tiny_tensors();
+  const Names more = {"mm_projector.pre_norm.weight", "model.layers.1.eh_proj.weight",
+                      "model.layers.1.mlp.gate.weight", "model.layers.2.mlp.gate.weight",
+                      "vision_tower.patch_embed.weight"};
+  for (const std::string& name : more) tensors.push_back({name, DType::bf16, {2, 4}});
+  test::write_tiny_checkpoint(directory.path());
+  test::write_tiny_safetensors(directory.path_of("model.safetensors"), tensors);
+  const Inventory inventory = inventory_of(directory.path());
+  EXPECT_EQ(inventory.missing, Names{});
+  EXPECT_EQ(inventory.ignored, (Names{more[0], more[1], more[2], more[4]}));
+  EXPECT_EQ(inventory.unknown, Names{more[3]}) << "no such layer is announced";
+}
+
 TEST(Inventory, scales_belong_to_their_matrix) {
   const test::TemporaryDirectory directory;
   auto tensors = test::tiny_tensors();
