@@ -194,6 +194,7 @@ void choose_as_job(Command& command, const OpenModel& model, Options& options) {
     (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
     options.lora_dropout = choose_dropout(command, model.adapter ? &*model.adapter : nullptr);
   }
+  if (model.adapter) require_runnable(model.adapter->specs());
   check_moe_options({.defer = options.defer, .wire = options.wire, .combine = options.combine},
                     model.config);
 }

@@ -75,6 +75,15 @@ double ratio(std::int64_t max_position, std::int64_t original) {
   return static_cast<double>(max_position) / static_cast<double>(original);
 }
 
+double number_or_zero(const ConfigReader& reader, std::string_view key) {
+  const auto value = reader.find(key);
+  return value ? value->as_double() : 0.0;
+}
+
+double yarn_mscale(double factor, double mscale) noexcept {
+  return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
 /// `_compute_yarn_parameters` in transformers/modeling_rope_utils.py.
 void read_yarn(const Source& source, const RopeContext& context, RopeConfig& rope) {
   const ConfigReader& scaling = source.scaling;
@@ -86,18 +95,11 @@ void read_yarn(const Source& source, const RopeContext& context, RopeConfig& rop
   rope.beta_slow = scaling.positive_or("beta_slow", 1.0);
   rope.truncate = !scaling.is_null("truncate") && scaling.flag_or("truncate", true);
 
-  const auto scale_of = [&](double mscale) {
-    return rope.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(rope.factor) + 1.0;
-  };
-  const auto number = [&](std::string_view key) {
-    const auto value = scaling.find(key);
-    return value ? value->as_double() : 0.0;
-  };
-  const double mscale = number("mscale");
-  const double mscale_all_dim = number("mscale_all_dim");
-  const bool both = mscale != 0 && mscale_all_dim != 0;
+  const double mscale = number_or_zero(scaling, "mscale");
+  const bool both = mscale != 0 && rope.mscale_all_dim != 0;
   rope.attention_factor = scaling.positive_or(
-      "attention_factor", both ? scale_of(mscale) / scale_of(mscale_all_dim) : scale_of(1));
+      "attention_factor", both ? yarn_mscale(rope.factor, mscale) / attention_mscale(rope)
+                               : yarn_mscale(rope.factor, 1));
 }
 
 /// `_compute_longrope_parameters`. Transformers 4 takes the original context only from beside
@@ -170,11 +172,16 @@ std::string_view rope_type_name(RopeType type) noexcept {
   return kNames[static_cast<std::size_t>(type)];
 }
 
+double attention_mscale(const RopeConfig& rope) noexcept {
+  return yarn_mscale(rope.factor, rope.mscale_all_dim);
+}
+
 RopeConfig read_rope_config(const Json& config, const RopeContext& context) {
   const Source source = find_source(config);
   RopeConfig rope;
   rope.type = read_type(source);
   read_base(source, context, rope);
+  rope.mscale_all_dim = number_or_zero(source.scaling, "mscale_all_dim");
   switch (rope.type) {
     case RopeType::plain:
       break;

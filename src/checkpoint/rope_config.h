@@ -27,6 +27,7 @@ struct RopeConfig {
   /// Tokens of the context before scaling: dynamic, yarn, llama3, longrope.
   std::int64_t original_max_position = 0;
   double attention_factor = 1.0;     ///< cos and sin are multiplied by it: yarn, longrope
+  double mscale_all_dim = 0.0;       ///< as it is there, of all types: see attention_mscale()
   double beta_fast = 32.0;           ///< yarn
   double beta_slow = 1.0;            ///< yarn
   bool truncate = true;              ///< yarn: round the correction range to whole dimensions
@@ -35,6 +36,10 @@ struct RopeConfig {
   std::vector<double> short_factor;  ///< [rotary_dim / 2] longrope, up to original_max_position
   std::vector<double> long_factor;   ///< [rotary_dim / 2] longrope, beyond it
 };
+
+/// What latent attention multiplies its queries by, and its keys too: with a `mscale_all_dim` and a
+/// factor above 1 it is 0.1 mscale_all_dim ln(factor) + 1, else 1.
+[[nodiscard]] double attention_mscale(const RopeConfig& rope) noexcept;
 
 /// What of the rest of the model the rotary embedding depends on.
 struct RopeContext {

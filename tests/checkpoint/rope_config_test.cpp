@@ -106,6 +106,18 @@ TEST(RopeConfig, reads_all_of_yarn) {
       read(v4(R"("type": "yarn", "factor": 8, "attention_factor": 1.25)")).attention_factor, 1.25);
 }
 
+TEST(RopeConfig, latent_attention_is_scaled_where_both_fields_ask_for_it) {
+  const double expected = 0.1 * 0.7 * std::log(8.0) + 1;
+  const std::string all = R"("factor": 8, "mscale_all_dim": 0.7)";
+  EXPECT_DOUBLE_EQ(attention_mscale(read(v4(R"("type": "yarn", )" + all))), expected);
+  EXPECT_DOUBLE_EQ(attention_mscale(read(v5(R"("rope_type": "linear", )" + all))), expected);
+  EXPECT_EQ(attention_mscale(read(v5(R"("rope_type": "default", )" + all))), 1);
+  EXPECT_EQ(attention_mscale(read(v4(R"("type": "yarn", "factor": 8, "mscale_all_dim": 0)"))), 1);
+  EXPECT_EQ(attention_mscale(read(v4(R"("type": "yarn", "factor": 8)"))), 1);
+  EXPECT_EQ(attention_mscale(read(v4(R"("type": "yarn", "factor": 0.5, "mscale_all_dim": 0.7)"))),
+            1);
+}
+
 TEST(RopeConfig, yarn_without_a_factor_takes_the_ratio_of_lengths_in_form_5_only) {
   const std::string yarn = R"("rope_type": "yarn", "original_max_position_embeddings": 16)";
   EXPECT_DOUBLE_EQ(read(v5(yarn)).factor, 4.0);

@@ -201,6 +201,19 @@ TEST_P(AttentionTest, values_have_a_size_of_their_own) {
   }
 }
 
+// Latent attention: 128 heads share a key, whose first part is the value.
+TEST_P(AttentionTest, heads_of_many_numbers_and_many_rows) {
+  std::vector<AttentionCase> cases = {full_case(576, 140, 128), random_case(576, 70, 259, 5),
+                                      full_case(576, 1030, 3)};
+  for (AttentionCase& test : cases) {
+    test.value_dim = 512;
+    const AttentionResult result = test.run(kernel_);
+    expect_close(result, test.expected(kernel_.kind), 4 * bound_);  // of longer chains
+    EXPECT_EQ(difference(result, truth(test)), -1);
+    EXPECT_EQ(difference(result, test.run_row_by_row(kernel_)), -1);
+  }
+}
+
 TEST_P(AttentionTest, hidden_memory_does_not_matter) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const std::int64_t head_dim : {6, 64}) {

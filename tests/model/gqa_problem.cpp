@@ -4,67 +4,17 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
 
-#include "base/dtype.h"
 #include "comm/thread_communicator.h"
-#include "kernels/formats/bf16.h"
-#include "kernels/formats/f32.h"
 #include "src/lora/adapter_set.h"
 #include "src/model/gqa_attention.h"
 #include "src/model/kv_pool.h"
 #include "src/model/model_config.h"
+#include "tests/model/packed_weight.h"
 
 namespace moesaic {
 namespace {
-
-/// Exact in bf16, so that weights are the same in both precisions.
-Doubles numbers(std::int64_t count, unsigned seed, double scale) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> distribution(0, scale);
-  Doubles out;
-  for (std::int64_t i = 0; i < count; ++i) {
-    out.push_back(to_float(to_bfloat16(static_cast<float>(distribution(generator)))));
-  }
-  return out;
-}
-Floats as_floats(const Doubles& values) {
-  return {values.begin(), values.end()};
-}
-
-struct PackedWeight {
-  PackedMatrix matrix{};
-  Buffer<std::byte> memory;
-};
-
-PackedWeight pack(const Doubles& values, std::int64_t depth, Precision precision) {
-  const Format format = weight_format(precision);
-  PackedWeight packed{
-      .matrix = {.layout = {.format = format}, .rows = std::ssize(values) / depth, .depth = depth},
-      .memory = {}};
-  packed.memory = Buffer<std::byte>(packed.matrix.bytes());
-  packed.matrix.panels = packed.memory.data();
-  const Floats floats = as_floats(values);
-  std::vector<BFloat16> halves;
-  for (const float x : floats) halves.push_back(to_bfloat16(x));
-  for (std::int64_t panel = 0; panel < packed.matrix.num_panels(); ++panel) {
-    std::vector<const float*> rows;
-    std::vector<const BFloat16*> half_rows;
-    for (std::int64_t row = panel * 16; row < std::min(packed.matrix.rows, panel * 16 + 16);
-         ++row) {
-      rows.push_back(floats.data() + row * depth);
-      half_rows.push_back(halves.data() + row * depth);
-    }
-    std::byte* const to = packed.memory.data() + panel * packed.matrix.panel_stride();
-    if (format == Format::f32) {
-      f32_format::pack_panel(rows, depth, reinterpret_cast<float*>(to));
-    } else {
-      bf16_format::pack_panel(half_rows, depth, reinterpret_cast<BFloat16*>(to));
-    }
-  }
-  return packed;
-}
 
 /// Weights and adapters as a layer has them.
 class GqaLayer {
@@ -80,7 +30,7 @@ class GqaLayer {
     keep_vector(kKNorm, model.k_norm);
     keep_vector(kSinks, model.sinks);
     const auto keep_matrix = [&](const Doubles& values, std::int64_t depth) {
-      packed_.push_back(std::make_unique<PackedWeight>(pack(values, depth, precision)));
+      packed_.push_back(std::make_unique<PackedWeight>(pack_weight(values, depth, precision)));
       return packed_.back()->matrix;
     };
     set_[kQkv].matrix = keep_matrix(model.qkv, model.config.hidden);
@@ -230,16 +180,16 @@ GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples)
   if (config.rope.rotary_dim == 0) config.rope.rotary_dim = config.head_dim;
   const std::int64_t width = config.q_width() + 2 * config.kv_width();
   NaiveGqa model{.config = config,
-                 .qkv = numbers(width * config.hidden, 1, 0.5),
-                 .o = numbers(config.hidden * config.q_width(), 2, 0.5)};
-  if (config.qkv_bias) model.qkv_bias = numbers(width, 3, 1);
-  if (config.o_bias) model.o_bias = numbers(config.hidden, 4, 1);
+                 .qkv = exact_numbers(width * config.hidden, 1, 0.5),
+                 .o = exact_numbers(config.hidden * config.q_width(), 2, 0.5)};
+  if (config.qkv_bias) model.qkv_bias = exact_numbers(width, 3, 1);
+  if (config.o_bias) model.o_bias = exact_numbers(config.hidden, 4, 1);
   if (config.qk_norm != QkNorm::none) {
     const bool whole = config.qk_norm == QkNorm::whole;
-    model.q_norm = numbers(whole ? config.q_width() : config.head_dim, 5, 1);
-    model.k_norm = numbers(whole ? config.kv_width() : config.head_dim, 6, 1);
+    model.q_norm = exact_numbers(whole ? config.q_width() : config.head_dim, 5, 1);
+    model.k_norm = exact_numbers(whole ? config.kv_width() : config.head_dim, 6, 1);
   }
-  if (config.sinks) model.sinks = numbers(config.num_heads, 9, 2);
+  if (config.sinks) model.sinks = exact_numbers(config.num_heads, 9, 2);
   const auto adapter = [&](bool of_output, std::int64_t first, std::int64_t rows, unsigned seed) {
     const std::int64_t in = of_output ? config.q_width() : config.hidden;
     model.adapters.push_back({.of_output = of_output,
@@ -247,16 +197,16 @@ GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples)
                               .rows = rows,
                               .rank = 3,
                               .scale = 1.5,
-                              .a = numbers(3 * in, seed, 0.3),
-                              .b = numbers(rows * 3, seed + 1, 0.3)});
+                              .a = exact_numbers(3 * in, seed, 0.3),
+                              .b = exact_numbers(rows * 3, seed + 1, 0.3)});
   };
   adapter(false, 0, config.q_width(), 20);
   adapter(false, config.q_width(), config.kv_width(), 30);
   adapter(false, config.q_width() + config.kv_width(), config.kv_width(), 40);
   adapter(true, 0, config.hidden, 50);
   GqaProblem problem{.model = model, .samples = std::move(samples), .x = {}, .dy = {}};
-  problem.x = numbers(problem.rows() * config.hidden, 7, 1);
-  problem.dy = numbers(problem.rows() * config.hidden, 8, 1);
+  problem.x = exact_numbers(problem.rows() * config.hidden, 7, 1);
+  problem.dy = exact_numbers(problem.rows() * config.hidden, 8, 1);
   return problem;
 }
 
