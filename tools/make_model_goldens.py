@@ -38,7 +38,7 @@ DEFAULT_OUT = Path(__file__).resolve().parent.parent / "tests" / "data" / "model
 CANDIDATES = 48  # tokens tried for each place of a golden sequence
 WIDE_GAP = 0.02  # the distance of router probabilities that is looked for
 TOKENIZER_SIZE = 284
-SIGMOID_FAMILIES = ("glm4_moe", "dots1", "minimax_m2", "hy_v3")
+SIGMOID_FAMILIES = ("glm4_moe", "dots1", "minimax_m2", "hy_v3", "deepseek_v3", "glm4_moe_lite")
 TOKENIZER_TEXT = "the quick brown fox jumps over the lazy dog; the experts share the tokens. " * 3
 
 
@@ -132,28 +132,37 @@ def gap_after(values: torch.Tensor, k: int) -> torch.Tensor:
     return ordered[..., k - 1] - ordered[..., k]
 
 
-def sigmoid_values(config, logits: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What experts are chosen by, minus infinity outside the kept groups; and the gap after these."""
-    values = torch.sigmoid(logits) + bias
+def kept_values(config, values: torch.Tensor, score_groups) -> tuple[torch.Tensor, torch.Tensor]:
+    """`values`, minus infinity outside the groups that are kept; and the gap after these."""
     groups = getattr(config, "n_group", None) or 1
     kept = getattr(config, "topk_group", None) or 1
     by_group = values.unflatten(-1, (groups, -1))
-    scores = by_group.topk(2, dim=-1).values.sum(dim=-1)
+    scores = score_groups(by_group)
     stays = torch.zeros_like(scores).scatter(-1, scores.topk(kept, dim=-1).indices, 1).bool()
     return by_group.masked_fill(~stays[..., None], -torch.inf).flatten(-2), gap_after(scores, kept)
 
 
+def sigmoid_values(config, logits: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What experts are chosen by, minus infinity outside the kept groups; and the gap after these."""
+    return kept_values(config, torch.sigmoid(logits) + bias,
+                       lambda groups: groups.topk(2, dim=-1).values.sum(dim=-1))
+
+
 @torch.no_grad()
-def values_of_sigmoids(model: torch.nn.Module, ids: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """sigmoid_values of every layer [sequences, tokens, experts]. Not all versions return logits, so
+def values_of_routers(model: torch.nn.Module, ids: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """kept_values of every layer [sequences, tokens, experts]. Not all versions return logits, so
     routers are found by their class."""
     found = []
 
     def record(router, inputs, _output):
         hidden, *given = inputs
-        bias = given[0] if given else router.e_score_correction_bias
         logits = torch.nn.functional.linear(hidden.float(), router.weight.float())
-        found.append(sigmoid_values(model.config, logits.view(*ids.shape, -1), bias))
+        logits = logits.view(*ids.shape, -1)
+        if model.config.model_type == "deepseek_v2":
+            found.append(kept_values(model.config, logits.softmax(dim=-1), lambda g: g.amax(dim=-1)))
+            return
+        bias = given[0] if given else router.e_score_correction_bias
+        found.append(sigmoid_values(model.config, logits, bias))
 
     routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
     hooks = [router.register_forward_hook(record) for router in routers]
@@ -180,9 +189,9 @@ def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     [sequences, tokens] of the tokens `ids`.
     """
     k = experts_per_token(model.config)
-    if model.config.model_type in SIGMOID_FAMILIES:
+    if model.config.model_type in (*SIGMOID_FAMILIES, "deepseek_v2"):
         gaps = [torch.minimum(gap_after(values, k), of_groups)
-                for values, of_groups in values_of_sigmoids(model, ids)]
+                for values, of_groups in values_of_routers(model, ids)]
         return torch.stack(gaps).amin(dim=0)
     biases = choice_biases(model)
     gaps = []

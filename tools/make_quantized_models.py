@@ -73,7 +73,8 @@ def quantization_config(fixture: QuantizedFixture) -> dict:
 
 
 def is_quantized(fixture: QuantizedFixture, name: str) -> bool:
-    return ".experts." in name or (fixture.attention and "_proj.weight" in name)
+    of_attention = "_proj.weight" in name or "_proj_with_mqa.weight" in name
+    return ".experts." in name or (fixture.attention and of_attention)
 
 
 def save_models(fixture: QuantizedFixture, out: Path, dequantized: Path) -> None:

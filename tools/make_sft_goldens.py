@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 from transformers import get_cosine_schedule_with_warmup
 
 from make_model_goldens import (CANDIDATES, SIGMOID_FAMILIES, WIDE_GAP, choice_biases, experts_per_token, load,
-                                router_gaps, seed_of, values_of_sigmoids)
+                                router_gaps, seed_of, values_of_routers)
 from model_fixtures import V4, V5
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
@@ -140,7 +140,7 @@ def experts_chosen(model: PeftModel, ids: torch.Tensor) -> list[set[int]]:
     """For every layer with experts."""
     k = experts_per_token(model.config)
     if model.config.model_type in SIGMOID_FAMILIES:
-        values = [values for values, _ in values_of_sigmoids(model, ids[None])]
+        values = [values for values, _ in values_of_routers(model, ids[None])]
     else:
         values = model(ids[None], output_router_logits=True, use_cache=False).router_logits
         biases = choice_biases(model)

@@ -425,6 +425,65 @@ FIXTURES = [
              moe_layer_end_index=1, tie_word_embeddings=False, max_position_embeddings=128, **IDS),
         fused=True,
     ),
+    # ---------------------------------------------------------------------- latent attention
+    Fixture(
+        "deepseek_v3-v4", V4, "deepseek_v3", "bfloat16", 40,
+        "latent attention with q_lora_rank, pairs of neighbours rotated, yarn with mscale and "
+        "mscale_all_dim, sigmoid router with a bias, groups, a first dense layer, bf16",
+        dict(vocab_size=110, hidden_size=52, intermediate_size=44, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=6, q_lora_rank=28, kv_lora_rank=36,
+             qk_nope_head_dim=16, qk_rope_head_dim=12, v_head_dim=32, n_routed_experts=9,
+             num_experts_per_tok=3, moe_intermediate_size=18, n_shared_experts=1, n_group=3,
+             topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=1,
+             norm_topk_prob=True, tie_word_embeddings=False, rope_theta=10000.0,
+             rope_scaling={"rope_type": "yarn", "factor": 4.0, "mscale": 1.0,
+                           "mscale_all_dim": 0.8, "beta_fast": 32, "beta_slow": 1,
+                           "original_max_position_embeddings": 32},
+             max_position_embeddings=128, **IDS),
+        notes=NOTE_GROUPS_V4,
+    ),
+    Fixture(
+        "deepseek_v3-v5-fused", V5, "deepseek_v3", "float16", 32,
+        "5.x config, fused expert tensors, q_lora_rank null, attention_bias (q_a, kv_a and o), "
+        "rope_interleave false, two shared experts, norm_topk_prob false, tied, fp16",
+        dict(vocab_size=110, hidden_size=48, intermediate_size=40, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=20,
+             qk_nope_head_dim=32, qk_rope_head_dim=6, v_head_dim=16, n_routed_experts=6,
+             num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=2, n_group=1,
+             topk_group=1, routed_scaling_factor=0.75, first_k_dense_replace=2,
+             norm_topk_prob=False, attention_bias=True, rope_interleave=False,
+             tie_word_embeddings=True, max_position_embeddings=128,
+             rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **IDS),
+        fused=True,
+    ),
+    Fixture(
+        "deepseek_v2-v5", V5, "deepseek_v2", "bfloat16", 36,
+        "latent attention with attention_bias and q_lora_rank, yarn with equal mscales, a softmax "
+        "over all experts of which groups are kept by their largest, never normalised, bf16",
+        dict(vocab_size=120, hidden_size=52, intermediate_size=44, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=4, q_lora_rank=26, kv_lora_rank=24,
+             qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=8,
+             num_experts_per_tok=3, moe_intermediate_size=20, n_shared_experts=2, n_group=4,
+             topk_group=2, topk_method="group_limited_greedy", routed_scaling_factor=1.5,
+             first_k_dense_replace=1, attention_bias=True, tie_word_embeddings=False,
+             rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0,
+                              "mscale": 0.707, "mscale_all_dim": 0.707,
+                              "original_max_position_embeddings": 16},
+             max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "glm4_moe_lite-v5", V5, "glm4_moe_lite", "bfloat16", 32,
+        "latent attention with values wider than keys, mlp_layer_types, rms_norm_eps unlike that "
+        "of the inner norms, shards with an index, bf16",
+        dict(vocab_size=90, hidden_size=44, intermediate_size=44, num_hidden_layers=3,
+             num_attention_heads=5, num_key_value_heads=5, q_lora_rank=22, kv_lora_rank=30,
+             qk_nope_head_dim=32, qk_rope_head_dim=10, v_head_dim=48, n_routed_experts=7,
+             num_experts_per_tok=2, moe_intermediate_size=22, n_shared_experts=1,
+             routed_scaling_factor=1.8, rms_norm_eps=1e-2, norm_topk_prob=True,
+             mlp_layer_types=["dense", "sparse", "sparse"], tie_word_embeddings=False,
+             max_position_embeddings=128, **IDS),
+        shard="50KB",
+    ),
 ]
 
 MIXTRAL = dict(vocab_size=48, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
@@ -460,4 +519,14 @@ QUANTIZED = [
     QuantizedFixture(
         "mixtral-fp8-row", "mixtral", "float-quantized", True,
         "compressed-tensors FP8 with a scale a row", MIXTRAL),
+    QuantizedFixture(
+        "deepseek_v3-fp8-block", "deepseek_v3", "fp8-block", True,
+        "FP8 with scales of blocks of 128 x 128, in which the heads' rows of kv_b_proj do not end",
+        dict(vocab_size=48, hidden_size=64, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=3, num_key_value_heads=3, q_lora_rank=24, kv_lora_rank=40,
+             qk_nope_head_dim=48, qk_rope_head_dim=8, v_head_dim=64, n_routed_experts=4,
+             num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=2, n_group=1,
+             topk_group=1, routed_scaling_factor=0.5, first_k_dense_replace=1,
+             norm_topk_prob=True, tie_word_embeddings=False, max_position_embeddings=64,
+             rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **IDS)),
 ]

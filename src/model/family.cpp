@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "src/model/gqa_kind.h"
+#include "src/model/mla_kind.h"
 #include "src/model/read_experts.h"
 
 namespace moesaic {
@@ -37,9 +38,16 @@ std::vector<MixerRow> gqa(const GqaTraits& traits) {
           {std::string(kSliding), read_gqa(traits, GqaSpan::window)}};
 }
 
+std::vector<MixerRow> mla(const MlaTraits& traits = {}) {
+  return {{std::string(kFull), read_mla(traits)}};
+}
+
 /// What DeepSeek-V3 has, and those that took it over.
-RouterOptions sigmoid_router() {
-  return {.scores = ExpertScores::sigmoid, .sum_offset = 1e-20F};
+RouterOptions sigmoid_router(std::int64_t groups = 1, std::int64_t kept_groups = 1) {
+  return {.scores = ExpertScores::sigmoid,
+          .sum_offset = 1e-20F,
+          .num_groups = groups,
+          .kept_groups = kept_groups};
 }
 
 void ernie_shared_experts(const ConfigReader& reader, MoeConfig& config) {
@@ -196,6 +204,62 @@ std::vector<Family> make_families() {
                                 .choice_bias = true,
                                 .shared = ernie_shared_experts,
                                 .usual_names = MoeNames::ernie}),
+       .plain_mlp = read_plain_mlp()},
+      {.name = "deepseek_v3",
+       .aliases = {"kimi_k2"},
+       .max_position_embeddings = 4096,
+       .bos_token_id = 0,
+       .eos_token_id = 1,
+       .mixers = mla(),
+       .usual_layer_type = always_full,
+       .moe_layers = after_first_dense(3),
+       .experts = read_experts({.normalizes = true,
+                                .router = sigmoid_router(8, 4),
+                                .scale_key = "routed_scaling_factor",
+                                .usual_scale = 2.5,
+                                .has_groups = true,
+                                .topk_method = "noaux_tc",
+                                .scoring = "sigmoid",
+                                .choice_bias = true,
+                                .shared = shared_experts("n_shared_experts", 1),
+                                .usual_names = MoeNames::deepseek}),
+       .plain_mlp = read_plain_mlp()},
+      {.name = "deepseek_v2",
+       .max_position_embeddings = 2048,
+       .bos_token_id = 1,
+       .eos_token_id = 2,
+       .mixers = mla(),
+       .usual_layer_type = always_full,
+       .moe_layers = after_first_dense(0),
+       .experts = read_experts({.normalize = Normalize::never,
+                                .router = {.group_score = GroupScore::largest},
+                                .scale_key = "routed_scaling_factor",
+                                .has_groups = true,
+                                .topk_method = "group_limited_greedy",
+                                .may_be_greedy = true,
+                                .scoring = "softmax",
+                                .shared = shared_experts("n_shared_experts", 2),
+                                .usual_names = MoeNames::deepseek}),
+       .plain_mlp = read_plain_mlp()},
+      {.name = "glm4_moe_lite",
+       .max_position_embeddings = 202752,
+       .rms_norm_eps = 1e-5,
+       .bos_token_id = 0,
+       .eos_token_id = 1,
+       .in_transformers4 = false,
+       .mixers = mla({.query_rank = 768}),
+       .usual_layer_type = always_full,
+       .moe_layers = after_first_dense(1),
+       .experts = read_experts({.normalizes = true,
+                                .router = sigmoid_router(),
+                                .scale_key = "routed_scaling_factor",
+                                .usual_scale = 1.8,
+                                .has_groups = true,
+                                .topk_method = "noaux_tc",
+                                .scoring = "sigmoid",
+                                .choice_bias = true,
+                                .shared = shared_experts("n_shared_experts", 1),
+                                .usual_names = MoeNames::deepseek}),
        .plain_mlp = read_plain_mlp()},
   };
 }

@@ -29,7 +29,8 @@ struct MixerRow {
 /// A family of models: names, defaults where config.json is silent (those of transformers'
 /// configuration class), and the kinds of its layers.
 struct Family {
-  std::string name;  ///< the `model_type`
+  std::string name;                    ///< the `model_type`
+  std::vector<std::string> aliases{};  ///< others that mean the same
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   bool tie_word_embeddings = false;

@@ -26,14 +26,16 @@ std::int64_t read_whole_panels(const ConfigReader& reader, std::string_view key)
   return width;
 }
 
-void read_sizes(const ConfigReader& reader, MlaConfig& config) {
+void read_sizes(const ConfigReader& reader, const MlaTraits& traits, MlaConfig& config) {
   config.num_heads = reader.required_int("num_attention_heads", kHeadCounts);
   const std::int64_t kv_heads = reader.int_or("num_key_value_heads", config.num_heads, kHeadCounts);
   require(kv_heads == config.num_heads, ErrorKind::file,
           "{}: num_key_value_heads {} is not num_attention_heads {}: in latent attention every "
           "head has keys and values of its own",
           reader.json().where(), kv_heads, config.num_heads);
-  config.query_rank = reader.int_or("q_lora_rank", 0, kWidths);
+  if (!reader.is_null("q_lora_rank")) {
+    config.query_rank = reader.int_or("q_lora_rank", traits.query_rank, kWidths);
+  }
   config.latent = reader.required_int("kv_lora_rank", kWidths);
   config.nope_dim = read_whole_panels(reader, "qk_nope_head_dim");
   config.rope_dim = reader.required_int("qk_rope_head_dim", kHeadWidths);
@@ -205,10 +207,10 @@ std::unique_ptr<TokenMixer> MlaKind::make_mixer(LayerContext& context) const {
   return make_mla_attention(config_, context);
 }
 
-ReadMixer read_mla() {
-  return [](const ConfigReader& reader, const ModelConfig& model) {
+ReadMixer read_mla(const MlaTraits& traits) {
+  return [traits](const ConfigReader& reader, const ModelConfig& model) {
     MlaConfig config{.hidden = model.hidden_size};
-    read_sizes(reader, config);
+    read_sizes(reader, traits, config);
     config.bias = reader.flag_or("attention_bias", false);
     config.rope = read_rope_config(
         reader.json(),

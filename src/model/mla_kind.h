@@ -93,6 +93,11 @@ class MlaKind : public MixerKind {
   MlaConfig config_;
 };
 
-[[nodiscard]] ReadMixer read_mla();
+/// How a family's latent attention differs from that of DeepSeek-V3.
+struct MlaTraits {
+  std::int64_t query_rank = 1536;  ///< where config.json is silent; null says that there is none
+};
+
+[[nodiscard]] ReadMixer read_mla(const MlaTraits& traits = {});
 
 }  // namespace moesaic

@@ -22,14 +22,18 @@ constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
 const Family& find_family(const ConfigReader& reader, std::span<const Family> families) {
   const Json type = reader.json().at("model_type");
   for (const Family& family : families) {
-    if (family.name == type.as_string_view()) return family;
+    if (family.name == type.as_string_view() ||
+        std::ranges::find(family.aliases, type.as_string_view()) != family.aliases.end()) {
+      return family;
+    }
   }
-  std::string supported;
+  std::vector<std::string> supported;
   for (const Family& family : families) {
-    supported += fmt::format("{}{}", supported.empty() ? "" : ", ", family.name);
+    supported.push_back(family.name);
+    supported.insert(supported.end(), family.aliases.begin(), family.aliases.end());
   }
   fail(ErrorKind::file, "{}: model family {} is not supported; these are: {}", type.where(),
-       json_quote(type.as_string_view()), supported);
+       json_quote(type.as_string_view()), fmt::join(supported, ", "));
 }
 
 /// Sizes that every saved config has are asked for, not guessed.

@@ -40,8 +40,8 @@ std::int64_t read_num_experts(const ConfigReader& reader) {
 /// n_group, topk_group.
 void read_groups(const ConfigReader& reader, const MoeConfig& config, RouterOptions& router) {
   const std::string where = reader.json().where();
-  router.num_groups = reader.int_or("n_group", 1, {1, kMostGroups});
-  router.kept_groups = reader.int_or("topk_group", 1, {1, kMostGroups});
+  router.num_groups = reader.int_or("n_group", router.num_groups, {1, kMostGroups});
+  router.kept_groups = reader.int_or("topk_group", router.kept_groups, {1, kMostGroups});
   require(config.experts % router.num_groups == 0, ErrorKind::file,
           "{}: {} experts cannot be in n_group {} equal groups", where, config.experts,
           router.num_groups);
@@ -55,6 +55,28 @@ void read_groups(const ConfigReader& reader, const MoeConfig& config, RouterOpti
   require(router.kept_groups * size >= router.topk, ErrorKind::file,
           "{}: num_experts_per_tok {} cannot be chosen from topk_group {} groups of {} experts",
           where, router.topk, router.kept_groups, size);
+}
+
+/// `value`: all that the field may say; empty: anything.
+void require_only(const ConfigReader& reader, std::string_view key, std::string_view value) {
+  const std::string found = reader.string_or(key, value);
+  require(value.empty() || found == value, ErrorKind::file,
+          "{}: {} \"{}\" is not supported in this family, only \"{}\" is", reader.json().where(),
+          key, found, value);
+}
+
+/// Whether the best of all experts are chosen, whatever is said of groups.
+bool is_greedy(const ConfigReader& reader, const MoeTraits& traits) {
+  constexpr std::string_view kKey = "topk_method";
+  if (!traits.may_be_greedy) {
+    require_only(reader, kKey, traits.topk_method);
+    return false;
+  }
+  const std::string method = reader.string_or(kKey, "greedy");
+  require(method == "greedy" || method == traits.topk_method, ErrorKind::file,
+          "{}: {} \"{}\" is not supported in this family, only \"greedy\" and \"{}\" are",
+          reader.json().where(), kKey, method, traits.topk_method);
+  return method == "greedy";
 }
 
 }  // namespace
@@ -71,6 +93,7 @@ ReadFeedForward read_experts(MoeTraits traits) {
     router = traits.router;
     router.topk = reader.required_int(traits.topk_key, {1, std::min(config.experts, kMostChosen)});
     router.normalize = router.scores != ExpertScores::logits &&
+                       traits.normalize != Normalize::never &&
                        (traits.normalize == Normalize::always ||
                         reader.flag_or("norm_topk_prob", traits.normalizes));
     if (!traits.scale_key.empty()) {
@@ -79,7 +102,9 @@ ReadFeedForward read_experts(MoeTraits traits) {
     if (!traits.least_sum_key.empty()) {
       router.least_sum = static_cast<float>(reader.positive_or(traits.least_sum_key, 1e-12));
     }
-    if (traits.has_groups) read_groups(reader, config, router);
+    require_only(reader, "scoring_func", traits.scoring);
+    const bool has_groups = traits.has_groups && !is_greedy(reader, traits);
+    if (has_groups) read_groups(reader, config, router);
     if (traits.shared) traits.shared(reader, config);
     return std::make_shared<const MoeKind>(config);
   };
@@ -125,6 +150,9 @@ std::function<std::vector<bool>(const ConfigReader&, std::int64_t)> after_first_
     std::int64_t otherwise) {
   return [otherwise](const ConfigReader& reader, std::int64_t num_layers) {
     std::vector<bool> moe;
+    const std::int64_t freq = reader.int_or("moe_layer_freq", 1, kStep);
+    require(freq == 1, ErrorKind::file, "{}: moe_layer_freq {} is not supported, only 1 is",
+            reader.json().where(), freq);
     const auto types = reader.find("mlp_layer_types");
     const std::int64_t dense = reader.int_or("first_k_dense_replace", otherwise, kLayerCount);
     require(!types || types->size() == num_layers, ErrorKind::file,

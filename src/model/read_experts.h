@@ -11,7 +11,7 @@
 namespace moesaic {
 
 /// Whether the chosen experts' weights are divided by their sum.
-enum class Normalize { by_field, always };
+enum class Normalize { by_field, always, never };
 
 /// Sets width and gate of the shared expert.
 using ReadShared = std::function<void(const ConfigReader& reader, MoeConfig& config)>;
@@ -27,6 +27,9 @@ struct MoeTraits {
   double usual_scale = 1.0;                   ///< where that is silent
   std::string least_sum_key{};                ///< field of RouterOptions::least_sum; empty: none
   bool has_groups = false;                    ///< fields n_group, topk_group
+  std::string topk_method{};                  ///< the only one that there is; empty: any
+  bool may_be_greedy = false;                 ///< or "greedy", the usual one: without groups
+  std::string scoring{};                      ///< the only scoring_func that there is; empty: any
   bool choice_bias = false;
   ReadShared shared{};
   MoeNames usual_names = MoeNames::qwen;

@@ -181,12 +181,13 @@ TEST(MergedCheckpoint, AdaptedMatricesAreBf16OfTheSumAndOthersAreCopied) {
   EXPECT_EQ(adapted, 2 * 7);
 }
 
-/// A new adapter on everything in `model`, with B that is not zero.
-void make_adapter(const std::string& model, const std::string& to) {
+/// A new adapter on everything in `model`, or what `targets` names, with B that is not zero.
+void make_adapter(const std::string& model, const std::string& to,
+                  const std::string& targets = "attention,experts,shared,dense") {
   const std::vector<AdapterSite> sites =
       adapter_sites(ModelFiles::open(model).names(read_model_config(model)));
   std::vector<AdapterSpec> specs;
-  for (const AdapterSite& site : choose_sites(sites, "attention,experts,shared,dense")) {
+  for (const AdapterSite& site : choose_sites(sites, targets)) {
     specs.push_back({.site = site, .rank = 3, .alpha = 6, .scale = 2});
   }
   AdapterSet set(specs, Format::bf16);
@@ -203,10 +204,11 @@ void make_adapter(const std::string& model, const std::string& to) {
 }
 
 TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
-  for (const std::string name : {"qwen3_moe-nvfp4", "mixtral-gptq-order", "qwen3_moe-fp8-block"}) {
+  for (const std::string name :
+       {"qwen3_moe-nvfp4", "mixtral-gptq-order", "qwen3_moe-fp8-block", "deepseek_v3-fp8-block"}) {
     const std::string model = kData + "/models/" + name;
     const TemporaryDirectory directory;
-    make_adapter(model, directory.path_of("lora"));
+    make_adapter(model, directory.path_of("lora"), "(?!.*kv_b_proj).*");
     merge(model, directory.path_of("lora"), directory.path_of("merged"));
     const std::vector<std::int32_t> tokens =
         read_golden_logits(model + "/golden.safetensors").input_ids;
@@ -224,6 +226,43 @@ TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
     EXPECT_GE(relative_l2(logits_on_ranks(1, bare, tokens), expected), 0.1) << name;
     EXPECT_FALSE(Json::read_file(directory.path_of("merged") + "/config.json")
                      .contains("quantization_config"));
+  }
+}
+
+// Its rows are multiplied in two places, so that no product could take the adapter.
+TEST(MergedCheckpoint, AnAdapterOfKvBIsMergedAndNotRun) {
+  const std::string model = kData + "/models/deepseek_v3-fp8-block";
+  const std::string module = "model.layers.1.self_attn.kv_b_proj";
+  const TemporaryDirectory directory;
+  make_adapter(model, directory.path_of("lora"), ".*layers.1.self_attn.(kv_b|o)_proj");
+  const ModelNames names = ModelFiles::open(model).names(read_model_config(model));
+  const AdapterFiles lora = AdapterFiles::open(directory.path_of("lora"), adapter_sites(names));
+  EXPECT_EQ(test::error_message([&] { require_runnable(lora.specs()); }, ErrorKind::usage),
+            "the adapter of --lora has a part for \"" + module +
+                "\", whose rows are multiplied in two places: moesaic convert --merge adds it to "
+                "the weights");
+  merge(model, directory.path_of("lora"), directory.path_of("merged"));
+  AdapterSet set(lora.specs(), Format::bf16);
+  lora.read(set);
+  const auto spec =
+      std::ranges::find(lora.specs(), module, [](const AdapterSpec& of) { return of.site.module; });
+  const AdapterFactors<float> factors = set.factors(spec - lora.specs().begin());
+  const TensorSlice slice = matrix_slice(module + ".weight", spec->site.out, spec->site.in);
+  const Checkpoint before = Checkpoint::open(model);
+  const Checkpoint after = Checkpoint::open(directory.path_of("merged"));
+  std::vector<float> row(static_cast<std::size_t>(slice.cols));
+  std::vector<float> now(row.size());
+  for (std::int64_t r = 0; r < slice.rows; ++r) {
+    MatrixSource(before, slice).read_rows(r, 1, std::span(row));
+    MatrixSource(after, slice).read_rows(r, 1, std::span(now));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      double sum = row[i];
+      for (std::int64_t k = 0; k < factors.a.rows(); ++k) {
+        sum += static_cast<double>(spec->scale * factors.b(r, k)) *
+               factors.a(k, static_cast<std::int64_t>(i));
+      }
+      ASSERT_NEAR(now[i], sum, 1e-6 + 0.004 * std::abs(sum)) << r << " " << i;
+    }
   }
 }
 

@@ -41,7 +41,7 @@ std::vector<std::int64_t> allocations_of_passes(TestEngine& engine,
 
 TEST(PassAllocations, none_after_the_first_passes) {
   if (!counts_allocations()) GTEST_SKIP() << "allocations cannot be counted in this build";
-  for (const char* model : {"qwen2_moe-v4", "olmoe-v4"}) {
+  for (const char* model : {"qwen2_moe-v4", "olmoe-v4", "deepseek_v3-v4"}) {
     for (const auto& [ranks, threads, halves] : {std::tuple(1, 1, HalfBatches::off),
                                                  {1, 1, HalfBatches::on},
                                                  {2, 1, HalfBatches::off},

@@ -1,0 +1,78 @@
+// Models with latent attention through the verbs.
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "tests/launch/program.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/model_copies.h"
+#include "tests/support/temporary_directory.h"
+
+namespace moesaic::test {
+namespace {
+
+const std::string kLatent = kData + "/models/deepseek_v3-v4";
+
+TEST(LatentProgram, InspectAndPlanTellItsSizes) {
+  const ProgramResult text = run_moesaic({"inspect", kLatent});
+  EXPECT_NE(text.out.find("\nheads         6 of 16 + 12, values of 32; latent of 36\n"),
+            std::string::npos)
+      << text.text();
+  const Json json = Json::parse(run_moesaic({"inspect", kLatent, "--json"}).out, "inspect");
+  EXPECT_EQ(json.at("family").as_string(), "deepseek_v3");
+  EXPECT_EQ(json.at("q_lora_rank").as_int(), 28);
+  EXPECT_EQ(json.at("kv_lora_rank").as_int(), 36);
+  EXPECT_EQ(json.at("qk_nope_head_dim").as_int(), 16);
+  EXPECT_EQ(json.at("qk_rope_head_dim").as_int(), 12);
+  EXPECT_EQ(json.at("v_head_dim").as_int(), 32);
+  EXPECT_EQ(json.at("unknown").size(), 0);
+  const ProgramResult plan = run_moesaic({"plan", "-m", kLatent, "--ranks", "2", "-t", "1"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.text();
+}
+
+TEST(LatentProgram, TextsAreTheSameOnAnyRanksAndFromPackedWeights) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("models/deepseek_v3-v4", model);
+  write_text(model + "/tokenizer.json", read_text(kData + "/models/qwen2_moe-v4/tokenizer.json"));
+  const std::string prompts = directory.path_of("prompts.jsonl");
+  write_text(prompts, R"({"prompt": [5, 17, 30, 42, 8]})"
+                      "\n"
+                      R"({"prompt": [77]})"
+                      "\n");
+  const auto generate = [&](int ranks, const std::string& from) {
+    const std::string out = directory.path_of("out" + std::to_string(ranks));
+    const ProgramResult result = run_ranks(ranks, {"generate", "-m", from, "-f", prompts, "-n",
+                                                   "12", "--ignore-eos", "-t", "1", "--out", out});
+    EXPECT_EQ(result.exit_code, 0) << result.text();
+    const std::string lines = read_text(out);
+    return lines.substr(lines.find('\n'));  // what it was made of stands before
+  };
+  const std::string expected = generate(1, model);
+  EXPECT_FALSE(expected.empty());
+  EXPECT_EQ(generate(3, model), expected);
+  const std::string packed = directory.path_of("packed");
+  EXPECT_EQ(run_moesaic({"convert", "-m", model, "-o", packed}).exit_code, 0);
+  EXPECT_EQ(generate(2, packed), expected);
+}
+
+TEST(LatentProgram, FineTuningIsRefusedBeforeDataIsRead) {
+  const TemporaryDirectory directory;
+  const std::string refusal =
+      "models of family deepseek_v3 cannot be trained: the attention of layer 0 has no backward "
+      "pass";
+  expect_failure(run_ranks(2, {"sft", "-m", kLatent, "--data", directory.path_of("none"), "-o",
+                               directory.path_of("out")}),
+                 2, {kLatent, refusal});
+  expect_failure(run_moesaic({"plan", "-m", kLatent, "--job", "sft"}), 2, {refusal});
+  expect_failure(run_moesaic({"bench", "sft", "-m", kLatent}), 2, {refusal});
+}
+
+TEST(LatentProgram, IsMeasured) {
+  const ProgramResult result = run_moesaic({"bench", "model", "-m", kLatent, "--n-prompt", "16",
+                                            "--n-gen", "4", "--repetitions", "1", "-t", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.text();
+}
+
+}  // namespace
+}  // namespace moesaic::test
