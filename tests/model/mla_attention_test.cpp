@@ -302,5 +302,25 @@ TEST(MlaAttention, heads_are_shared_out_where_tokens_are_few) {
   EXPECT_EQ(parts(1, 1, 8), 1);
 }
 
+// Rows of heads are parts of a packed matrix, also where its codes are made of it. (The error is
+// that of all dense weights.)
+TEST(MlaAttention, weights_may_be_in_any_format) {
+  const std::string model = MOESAIC_TEST_DATA "/models/deepseek_v3-v4";
+  const GoldenLogits golden = read_golden_logits(model + "/golden.safetensors");
+  for (const std::string_view name : kLayoutNames) {
+    EngineSetup setup{.directory = model, .isa = Isa::scalar};
+    setup.layouts.dense = layout_from_name(name);
+    const bool is_coarse = name.find("int4") == 0 || name.find("fp4") != std::string_view::npos;
+    const auto expected = logits_on_ranks(1, setup, golden.input_ids);
+    EXPECT_LE(relative_l2(expected, golden.logits), is_coarse ? 0.6 : 0.25) << name;
+    setup.threads = 3;
+    for (const Isa isa : tile_order_isas()) {
+      setup.isa = isa;
+      EXPECT_EQ(logits_on_ranks(1, setup, golden.input_ids, 7), expected)
+          << name << " " << isa_name(isa);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moesaic
