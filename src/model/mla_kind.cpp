@@ -14,6 +14,8 @@ namespace {
 
 constexpr IntRange kHeadCounts = {1, std::int64_t{1} << 14};
 constexpr IntRange kHeadWidths = kHeadCounts;
+/// Of all layers: rows of each are named.
+constexpr std::int64_t kMostHeads = std::int64_t{1} << 20;
 /// Fewer heads would rather share a pass over keys than be another thread's.
 constexpr std::int64_t kLeastGroup = 8;
 
@@ -211,6 +213,9 @@ ReadMixer read_mla(const MlaTraits& traits) {
   return [traits](const ConfigReader& reader, const ModelConfig& model) {
     MlaConfig config{.hidden = model.hidden_size};
     read_sizes(reader, traits, config);
+    require(model.num_layers() * config.num_heads <= kMostHeads, ErrorKind::file,
+            "{}: {} layers of num_attention_heads {} are more than {} heads in all",
+            reader.json().where(), model.num_layers(), config.num_heads, kMostHeads);
     config.bias = reader.flag_or("attention_bias", false);
     config.rope = read_rope_config(
         reader.json(),
@@ -222,6 +227,9 @@ ReadMixer read_mla(const MlaTraits& traits) {
             reader.json().where(), config.rope.partial_rotary_factor);
     const double mscale = attention_mscale(config.rope);
     config.scale = mscale * mscale / std::sqrt(static_cast<double>(config.query_dim()));
+    require(std::isnormal(static_cast<float>(config.scale)), ErrorKind::file,
+            "{}: mscale_all_dim {} with a factor of {} gives scores a scale of {}",
+            reader.json().where(), config.rope.mscale_all_dim, config.rope.factor, config.scale);
     return std::make_shared<const MlaKind>(config);
   };
 }

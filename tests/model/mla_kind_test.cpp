@@ -106,6 +106,17 @@ TEST(MlaKind, refuses_what_it_cannot_compute) {
   EXPECT_EQ(lite_refusal(R"("num_key_value_heads": 16)", R"("num_key_value_heads": 8)"),
             "config.json: num_key_value_heads 8 is not num_attention_heads 16: in latent attention "
             "every head has keys and values of its own");
+  EXPECT_EQ(lite_refusal(R"("num_hidden_layers": 3)", R"("num_hidden_layers": 16384)"), "no error");
+  const std::string many =
+      replaced(std::string(kLite), R"("num_hidden_layers": 3)", R"("num_hidden_layers": 16384)");
+  EXPECT_EQ(error_message([&] {
+              (void)lite_config(
+                  replaced(many, R"(heads": 16, "num_key_value_heads": 16)", R"(heads": 128)"));
+            }),
+            "config.json: 16384 layers of num_attention_heads 128 are more than 1048576 heads in "
+            "all");
+  EXPECT_EQ(lite_refusal(R"("mscale_all_dim": 0.707)", R"("mscale_all_dim": 1e200)"),
+            "config.json: mscale_all_dim 1e+200 with a factor of 40 gives scores a scale of inf");
   EXPECT_EQ(lite_refusal(R"("rope_theta": 10000)", R"("partial_rotary_factor": 0.5)"),
             "config.json: partial_rotary_factor 0.5 is not supported: qk_rope_head_dim says what "
             "is rotated");
