@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/dtype.h"
 #include "kernels/format.h"
@@ -51,20 +52,29 @@ class MatrixSource {
   void read_quantized(std::int64_t first, std::int64_t count, QuantizedRows& out) const;
 
   /// Calls for the mapped bytes that reading these rows touches (some may belong to other rows
-  /// too). Tensors that lie across the rows, k outermost (GPTQ, AWQ), come once and whole, with the
-  /// last row.
+  /// too). Tensors that lie across the rows, k outermost (GPTQ, AWQ, transposed ones), come once
+  /// and whole, with the last row.
   void for_each_bytes(std::int64_t first, std::int64_t count,
                       const std::function<void(std::span<const std::byte>)>& call) const;
 
  private:
+  void take_plain(const TensorView& tensor, const TensorSlice& slice);
+  [[nodiscard]] bool lies_across() const noexcept { return col_stride_ != 1; }
   [[nodiscard]] std::span<const std::byte> row_bytes(std::int64_t first, std::int64_t count) const;
+  template <typename Element>
+  [[nodiscard]] std::vector<std::byte> gather(std::int64_t first, std::int64_t count) const;
+  [[nodiscard]] std::vector<std::byte> gather_rows(std::int64_t first, std::int64_t count) const;
+  template <typename Use>
+  void use_rows(std::int64_t first, std::int64_t count, const Use& use) const;
   [[nodiscard]] RowRange codec_rows(std::int64_t first, std::int64_t count) const;
 
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
   // Plain rows, or a codec.
   DType dtype_ = DType::bf16;
-  std::span<const std::byte> bytes_;
+  std::span<const std::byte> bytes_;  // from the first element on
+  std::int64_t row_stride_ = 0;       // elements
+  std::int64_t col_stride_ = 1;       // elements; not 1: the matrix lies across
   std::shared_ptr<const MatrixCodec> codec_;
   std::int64_t first_row_ = 0;  // of the codec's matrix
   std::int64_t row_step_ = 1;

@@ -19,6 +19,11 @@ struct TensorSlice {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t row_step = 1;  ///< 2 where gate and up take turns (gpt-oss)
+  /// The matrix lies across, as x W of gpt-oss takes it: from tensor row `first_row` on its columns
+  /// are rows of the tensor, and its row r is column first_column + r * row_step of these. Such
+  /// ones are plain.
+  bool is_transposed = false;
+  std::int64_t first_column = 0;
 };
 
 /// Whether a checkpoint holds a tensor of this name.

@@ -108,6 +108,70 @@ TEST(MatrixSource, reads_a_slice_of_a_fused_tensor) {
   EXPECT_FALSE(up.is_quantized());
 }
 
+std::vector<float> counting(std::size_t count) {
+  std::vector<float> elements(count);
+  for (std::size_t i = 0; i < count; ++i) elements[i] = static_cast<float>(i);
+  return elements;
+}
+
+std::size_t touched_bytes(const MatrixSource& source, std::int64_t first, std::int64_t count) {
+  std::size_t bytes = 0;
+  source.for_each_bytes(first, count,
+                        [&](std::span<const std::byte> touched) { bytes += touched.size(); });
+  return bytes;
+}
+
+TEST(MatrixSource, reads_a_matrix_that_lies_across) {
+  const TemporaryDirectory directory;
+  const std::vector<std::int64_t> shape = {2, 3, 8};  // of each of two experts [3, 8]
+  const auto sources = [&](const Checkpoint& checkpoint) {
+    TensorSlice slice{.tensor = "w", .shape = shape, .first_row = 3, .rows = 4, .cols = 3};
+    slice.row_step = 2;
+    slice.is_transposed = true;
+    const MatrixSource gate(checkpoint, slice);
+    slice.first_column = 1;
+    return std::array{gate, MatrixSource(checkpoint, slice)};
+  };
+  const Checkpoint floats = checkpoint_with(directory, DType::f32, shape, counting(48));
+  const auto [gate, up] = sources(floats);
+  EXPECT_EQ(row_as_float(gate, 0), (std::vector<float>{24, 32, 40}));
+  EXPECT_EQ(row_as_float(gate, 3), (std::vector<float>{30, 38, 46}));
+  EXPECT_EQ(row_as_float(up, 0), (std::vector<float>{25, 33, 41}));
+  std::vector<float> rows(6);
+  up.read_rows(2, 2, std::span(rows));
+  EXPECT_EQ(rows, (std::vector<float>{29, 37, 45, 31, 39, 47})) << "the last one of the tensor";
+  EXPECT_EQ(touched_bytes(gate, 0, 3), 0U) << "all of it comes with the last row";
+  EXPECT_EQ(touched_bytes(gate, 3, 1), 4U * 23);
+  EXPECT_EQ(gate.layout(), Layout{Format::f32});
+
+  const TemporaryDirectory other;
+  std::vector<std::uint16_t> halves(48);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  const Checkpoint bf16 = checkpoint_with(other, DType::bf16, shape, halves);
+  EXPECT_EQ(row_as_bf16(sources(bf16)[1], 3), (std::vector<std::uint16_t>{31, 39, 47}));
+}
+
+TEST(MatrixSource, reads_elements_that_take_turns) {
+  const TemporaryDirectory directory;
+  const Checkpoint floats = checkpoint_with(directory, DType::f32, {2, 6}, counting(12));
+  const MatrixSource odd(floats, {"w", {2, 6}, 7, 3, 1, 2});  // of the second row
+  std::vector<float> elements(3);
+  odd.read_rows(0, 3, std::span(elements));
+  EXPECT_EQ(elements, (std::vector<float>{7, 9, 11}));
+  EXPECT_EQ(touched_bytes(odd, 0, 3), 4U * 5);
+}
+
+TEST(MatrixSource, only_plain_numbers_lie_across) {
+  const TemporaryDirectory directory;
+  const Checkpoint bytes =
+      checkpoint_with<std::int8_t>(directory, DType::f8_e4m3, {1, 2, 2}, {1, 2, 3, 4});
+  TensorSlice slice{.tensor = "w", .shape = {1, 2, 2}, .rows = 2, .cols = 2};
+  slice.is_transposed = true;
+  EXPECT_EQ(
+      error_message([&] { MatrixSource source(bytes, slice); }),
+      directory.path_of("model.safetensors") + ": tensor \"w\" is F8_E4M3, not F32, BF16 or F16");
+}
+
 TEST(MatrixSource, reads_at_any_alignment) {
   const TemporaryDirectory directory;
   test::write_text(directory.path_of("config.json"), "{}");
