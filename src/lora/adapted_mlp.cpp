@@ -1,6 +1,7 @@
 #include "src/lora/adapted_mlp.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace moesaic {
 namespace {
@@ -37,6 +38,34 @@ bool are_rounded(std::span<const MlpRows> groups) {
     const MlpWeights& weights = group.mlp->weights;
     return TransposedGemm::rounds_rows(weights.gate) && TransposedGemm::rounds_rows(weights.up);
   });
+}
+
+const Gating& gating_of(std::span<const MlpRows> groups) {
+  return groups.front().mlp->gating;
+}
+
+/// Of a row and a vector; element i is added in lane i % 16, the lanes one after the other.
+template <typename Element, typename ToFloat>
+float product_of(const Element* row, const float* by, std::int64_t n, const ToFloat& value) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<float, kLanes> sums{};
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const std::int64_t lanes = std::min(kLanes, n - i);
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      sums[static_cast<std::size_t>(lane)] += value(row[i + lane]) * by[i + lane];
+    }
+  }
+  return std::accumulate(sums.begin(), sums.end(), 0.0F);
+}
+
+float product_of(const RowSource& rows, std::int64_t row, const float* by) {
+  const std::byte* const values = rows.rows[row];
+  if (rows.element == RowSource::Element::f32) {
+    return product_of(reinterpret_cast<const float*>(values), by, rows.depth,
+                      [](float value) { return value; });
+  }
+  return product_of(reinterpret_cast<const BFloat16*>(values), by, rows.depth,
+                    [](BFloat16 value) { return to_float(value); });
 }
 
 constexpr auto kIsAny = [](const PackedMatrix&, const Adapter&) { return true; };
@@ -102,6 +131,9 @@ void MlpProducts::make_groups(const MlpForward& pass, const MlpStash& inner) {
     group.gate_epilogue.low_rank = added(mlp->gate, weights.gate, MlpPart::gate);
     group.up_epilogue.low_rank = added(mlp->up, weights.up, MlpPart::up);
     group.down_epilogue.low_rank = added(mlp->down, weights.down, MlpPart::down);
+    group.gate_epilogue.bias = mlp->biases.gate;
+    group.up_epilogue.bias = mlp->biases.up;
+    group.down_epilogue.bias = mlp->biases.down;
     if (pass.keep != nullptr) {
       group.gate_epilogue.keep = pass.keep->gate_rows();
       group.up_epilogue.keep = pass.keep->up_rows();
@@ -122,7 +154,7 @@ void MlpProducts::forward(const MlpForward& pass) {
     const RowSource rows = run_gated(pass);
     adapters_.project(rows, adapted(pass.groups, MlpPart::down, kIsAny), down, pass.dropout);
   } else if (adapted(pass.groups, MlpPart::down, is_apart(pass.dropout)).empty()) {
-    gemm_.run_mlp(pass.x, mlp_groups_, {}, output_of(pass.y));
+    gemm_.run_mlp(pass.x, mlp_groups_, gating_of(pass.groups), output_of(pass.y));
   } else {
     const RowSource rows = run_gated(pass);
     adapters_.project(rows, adapted(pass.groups, MlpPart::down, is_apart(pass.dropout)), down,
@@ -133,7 +165,8 @@ void MlpProducts::forward(const MlpForward& pass) {
           {.first_row = first,
            .num_rows = count,
            .weights = mlp->weights.down,
-           .epilogue = {.low_rank = low_rank(mlp->down, mlp->weights.down, down, pass.dropout)}});
+           .epilogue = {.low_rank = low_rank(mlp->down, mlp->weights.down, down, pass.dropout),
+                        .bias = mlp->biases.down}});
     }
     gemm_.run(rows, gemm_groups_, output_of(pass.y));
   }
@@ -146,7 +179,7 @@ RowSource MlpProducts::run_gated(const MlpForward& pass) {
   const std::int64_t row_bytes = width * element_bytes(pass.x.element);
   activations_.reserve(pass.x.num_rows * row_bytes);
   gemm_.run_gated(
-      pass.x, mlp_groups_, {},
+      pass.x, mlp_groups_, gating_of(pass.groups),
       {.data = activations_.data(), .stride_bytes = row_bytes, .element = pass.x.element});
   return activation_rows_.packed(activations_.data(), pass.x.num_rows, width, pass.x.element);
 }
@@ -195,12 +228,24 @@ void MlpProducts::pass_back_gating(const MlpBackward& pass, MatrixView<float> in
   const MatrixView<float> gate = pass.stash.gate_rows();
   const MatrixView<float> up = pass.stash.up_rows();
   const VectorKernels& vector = *compute_.vector;
+  const Gating& gating = gating_of(pass.groups);
   const auto gradient = are_rounded(pass.groups) ? vector.gate_gradient_bf16 : vector.gate_gradient;
   compute_.pool->for_each_row(inner.rows(), [&](std::int64_t row) {
     const GatedRow its{gate.row(row).data(), up.row(row).data(), inner.row(row).data()};
-    const float product = gradient({}, its, inner.cols());
+    const float product = gradient(gating, its, inner.cols());
     if (pass.weight_gradients != nullptr) pass.weight_gradients[row] = product;
   });
+}
+
+/// A down projection's bias has a share of <dy, y>.
+void MlpProducts::add_bias_products(const MlpBackward& pass) const {
+  if (pass.weight_gradients == nullptr) return;
+  for (const auto& [first, count, mlp] : pass.groups) {
+    if (mlp->biases.down == nullptr) continue;
+    compute_.pool->for_each_row(count, [&, first = first, bias = mlp->biases.down](auto row) {
+      pass.weight_gradients[first + row] += product_of(pass.dy, first + row, bias);
+    });
+  }
 }
 
 void MlpProducts::add_gradients(const Step& step, const MlpBackward& pass,
@@ -229,6 +274,7 @@ void MlpProducts::backward(const MlpBackward& pass, AdapterGradients& gradients)
   const Step down{.part = MlpPart::down, .x = rows_of(inner_rows_, inner), .dy = pass.dy};
   pass_back({&down, 1}, pass, inner);
   pass_back_gating(pass, inner);
+  add_bias_products(pass);
   add_gradients(down, pass, gradients);
 
   const std::array<Step, 2> steps = {

@@ -9,12 +9,21 @@
 
 namespace moesaic {
 
+/// What products of an MLP's matrices add; each may be null.
+struct MlpBiases {
+  const float* gate = nullptr;  // [intermediate]
+  const float* up = nullptr;    // [intermediate]
+  const float* down = nullptr;  // [hidden]
+};
+
 /// A gated MLP, and an adapter of each of its matrices or null.
 struct AdaptedMlp {
   MlpWeights weights{};
   const Adapter* gate = nullptr;
   const Adapter* up = nullptr;
   const Adapter* down = nullptr;
+  MlpBiases biases{};
+  Gating gating{};  ///< that of all MLPs of a pass
 };
 
 /// Rows [first_row, first_row + num_rows) of an input, and the MLP that they go through.
@@ -104,6 +113,7 @@ class MlpProducts {
                         std::vector<GemmGroup>& products);
   void pass_back(std::span<const Step> steps, const MlpBackward& pass, MatrixView<float> dx);
   void pass_back_gating(const MlpBackward& pass, MatrixView<float> inner);
+  void add_bias_products(const MlpBackward& pass) const;
   void add_gradients(const Step& step, const MlpBackward& pass, AdapterGradients& gradients);
   [[nodiscard]] MatrixView<float> back(MlpPart part, std::int64_t rows) const {
     return back_[static_cast<std::size_t>(part)].matrix(rows, rank_);

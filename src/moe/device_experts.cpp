@@ -17,6 +17,9 @@ std::vector<MlpWeights> weights_of(std::span<const AdaptedMlp> experts, const Sl
     const AdaptedMlp& expert = experts[slot];
     require(expert.gate == nullptr && expert.up == nullptr && expert.down == nullptr,
             ErrorKind::usage, "experts on a GPU take no adapters");
+    const MlpBiases& biases = expert.biases;
+    require(biases.gate == nullptr && biases.up == nullptr && biases.down == nullptr,
+            ErrorKind::internal, "experts on a GPU take no biases");
     weights.push_back(expert.weights);
   }
   return weights;

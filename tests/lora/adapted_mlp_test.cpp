@@ -199,6 +199,19 @@ TEST(MlpProducts, are_near_finite_differences_in_bf16) {
   expect_near(rows, run, 1.5e-2);
 }
 
+TEST(MlpProducts, equal_finite_differences_with_biases_and_clamped_gating) {
+  for (const double dropout : {0.0, 0.3}) {
+    Case rows(dropout);
+    for (naive::Mlp& mlp : rows.mlps) naive::add_biases(mlp, rows.random);
+    Products run(rows, Format::f32, 2);
+    expect_near(rows, run, 2e-6);
+  }
+  Case rows;
+  for (naive::Mlp& mlp : rows.mlps) naive::add_biases(mlp, rows.random);
+  Products run(rows, Format::bf16, 2);
+  expect_near(rows, run, 1.5e-2);
+}
+
 TEST(MlpProducts, leave_out_what_dropout_says) {
   Case rows(0.3);
   Products run(rows, Format::f32, 2);

@@ -95,23 +95,32 @@ inline void add_low_rank(const LowRank& adapter, const std::vector<double>& x,
 struct Projection {
   Matrix matrix;
   std::optional<LowRank> adapter;
+  std::vector<float> bias{};  // [out] or none
 
   [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x,
                                                const RowDropout& dropout = {}) const {
     std::vector<double> y = times(matrix, x);
     if (adapter) add_low_rank(*adapter, x, y, dropout);
+    for (std::size_t i = 0; i < bias.size(); ++i) y[i] += static_cast<double>(bias[i]);
     return y;
   }
 };
 
 struct Mlp {
   Projection gate, up, down;
+  Gating gating{};
 
   [[nodiscard]] std::vector<double> operator()(const std::vector<double>& x,
                                                const RowDropout& dropout = {}) const {
     std::vector<double> h = gate(x, dropout);
     const std::vector<double> u = up(x, dropout);
-    for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] * sigmoid(h[i]) * u[i];
+    const auto limit = static_cast<double>(gating.limit);
+    const auto alpha = static_cast<double>(gating.alpha);
+    const auto offset = static_cast<double>(gating.offset);
+    for (std::size_t i = 0; i < h.size(); ++i) {
+      const double g = std::min(h[i], limit);
+      h[i] = g * sigmoid(alpha * g) * (std::clamp(u[i], -limit, limit) + offset);
+    }
     return down(h, dropout);
   }
 };
@@ -130,6 +139,14 @@ inline Mlp random_mlp(const MlpForm& form, std::mt19937& random) {
   };
   return {projection(form.hidden, form.width), projection(form.hidden, form.width),
           projection(form.width, form.hidden)};
+}
+
+/// Gives an MLP biases, and the gating of gpt-oss with limits that some values meet.
+inline void add_biases(Mlp& mlp, std::mt19937& random) {
+  for (Projection* const projection : {&mlp.gate, &mlp.up, &mlp.down}) {
+    projection->bias = random_matrix(1, projection->matrix.rows, 0.5F, random).floats();
+  }
+  mlp.gating = {.limit = 2, .alpha = 1.702F, .offset = 1};
 }
 
 /// d loss / d value.
@@ -215,7 +232,7 @@ class Packed {
             .key = adapter.key};
   }
 
-  /// The result keeps its adapters in `adapters`, which must not move.
+  /// The result keeps its adapters in `adapters` and its biases in `mlp`, which must not move.
   [[nodiscard]] AdaptedMlp pack(const Mlp& mlp, std::vector<Adapter>& adapters) {
     const auto base = [&](const Matrix& matrix) {
       memory_.push_back(pack_matrix(base_, matrix.floats(), matrix.rows, matrix.cols));
@@ -232,6 +249,11 @@ class Packed {
     packed.gate = add(mlp.gate);
     packed.up = add(mlp.up);
     packed.down = add(mlp.down);
+    const auto bias_of = [](const Projection& from) {
+      return from.bias.empty() ? nullptr : from.bias.data();
+    };
+    packed.biases = {bias_of(mlp.gate), bias_of(mlp.up), bias_of(mlp.down)};
+    packed.gating = mlp.gating;
     return packed;
   }
 
