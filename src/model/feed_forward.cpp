@@ -145,7 +145,7 @@ class MoeFeedForward : public FeedForward {
       : shared_(mlp_at(weights, kShared)),
         shared_gate_{weights[kSharedGate].matrix},
         layer_(Router(weights[kRouter].matrix, config.router, context.compute,
-                      weights[kChoiceBias].vector),
+                      {.choice = weights[kChoiceBias].vector}),
                make_experts(weights, context), activation_element(context.config.precision),
                context.compute),
         context_(context) {

@@ -140,8 +140,12 @@ void choose_experts(const TokenChoice& token, const RouterOptions& options,
 }
 
 Router::Router(const PackedMatrix& weights, const RouterOptions& options, const Compute& compute,
-               std::span<const float> choice_bias)
-    : weights_(weights), options_(options), compute_(compute), choice_bias_(choice_bias) {
+               const RouterBiases& biases)
+    : weights_(weights), biases_(biases), options_(options), compute_(compute) {
+  for (const std::span<const float> bias : {biases.logits, biases.choice}) {
+    require(bias.empty() || std::ssize(bias) == weights.rows, ErrorKind::internal,
+            "a router of {} experts has a bias of {}", weights.rows, bias.size());
+  }
   require(options.topk >= 1 && options.topk <= weights.rows && options.topk <= kMostChosen,
           ErrorKind::file, "{} experts a token cannot be chosen from {} (at most {} are supported)",
           options.topk, weights.rows, kMostChosen);
@@ -155,7 +159,8 @@ void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& 
   routing.experts.resize(static_cast<std::size_t>(tokens * options_.topk));
   routing.weights.resize(routing.experts.size());
   scratch.scores.reserve(tokens * num_experts());
-  const GemmGroup group{.num_rows = tokens, .weights = weights_};
+  const float* const bias = biases_.logits.empty() ? nullptr : biases_.logits.data();
+  const GemmGroup group{.num_rows = tokens, .weights = weights_, .epilogue = {.bias = bias}};
   gemm.run(scratch.rows.of(x), {&group, 1},
            output_of(scratch.scores.matrix(tokens, num_experts())));
 
@@ -164,7 +169,7 @@ void Router::route(MatrixView<const float> x, GroupedGemm& gemm, RouterScratch& 
     const auto count = static_cast<std::size_t>(options_.topk);
     choose_experts({.scores = {scratch.scores.data() + t * num_experts(),
                                static_cast<std::size_t>(num_experts())},
-                    .choice_bias = choice_bias_,
+                    .choice_bias = biases_.choice,
                     .given = given.empty() ? given : given.subspan(first, count),
                     .experts = std::span(routing.experts).subspan(first, count),
                     .weights = std::span(routing.weights).subspan(first, count)},

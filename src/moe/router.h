@@ -61,13 +61,18 @@ struct RouterBackward {
   MatrixView<float> dx;                     // [tokens, hidden], added to
 };
 
+/// What a router adds, each [experts] or none.
+struct RouterBiases {
+  std::span<const float> logits{};  ///< to the logits
+  std::span<const float> choice{};  ///< to the scores that choices are made by, and to no weight
+};
+
 /// In f32; ties go to the lower expert id, and to the lower group.
 class Router {
  public:
-  /// `weights` [experts, hidden] in format f32, with the owner's lifetime. `choice_bias` [experts]
-  /// or nothing, too: it is added to the scores that choices are made by, and to no weight.
+  /// `weights` [experts, hidden] in format f32, with the owner's lifetime, as what is in `biases`.
   Router(const PackedMatrix& weights, const RouterOptions& options, const Compute& compute,
-         std::span<const float> choice_bias = {});
+         const RouterBiases& biases = {});
 
   /// `x` [tokens, hidden]. `routing` is overwritten. `given`: the choices [tokens * topk], whose
   /// weights alone follow from x; nothing: those of the largest scores.
@@ -88,9 +93,9 @@ class Router {
 
  private:
   PackedMatrix weights_;
+  RouterBiases biases_;
   RouterOptions options_;
   Compute compute_;
-  std::span<const float> choice_bias_;
 };
 
 /// One token of a router.

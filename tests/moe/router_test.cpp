@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
+#include "kernels/whole_product.h"
 
 namespace moesaic {
 namespace {
@@ -130,6 +132,28 @@ TEST(Router, always_chooses_different_experts) {
   EXPECT_EQ(choose({kNan, kNan, 1, 2}, {.topk = 2, .scores = ExpertScores::logits}).experts,
             (std::vector{2, 3}))
       << "what is no number is smaller than everything";
+}
+
+TEST(Router, adds_its_bias_to_scores) {
+  ThreadPool pool(1);
+  const Compute compute{
+      .isa = Isa::scalar, .vector = &find_vector_kernels(Isa::scalar), .pool = &pool};
+  const std::vector<float> ones(3 * 2, 1.0F);
+  const OwnedMatrix weights = pack_matrix({.format = Format::f32}, ones, 3, 2);
+  const std::vector<float> bias = {0.5F, -1, 2};
+  const Router router(weights.matrix, {.topk = 2, .scores = ExpertScores::logits}, compute,
+                      {.logits = bias});
+  GroupedGemm gemm(compute);
+  RouterScratch scratch;
+  Routing routing;
+  const std::vector<float> x = {0.25F, 0.5F};
+  router.route({x.data(), 1, 2}, gemm, scratch, routing);
+  EXPECT_EQ(routing.experts, (std::vector{ExpertId{0}, ExpertId{2}}));
+  const Chosen expected =
+      choose({1.25F, -0.25F, 2.75F}, {.topk = 2, .scores = ExpertScores::logits});
+  EXPECT_EQ(routing.weights, expected.weights);
+  EXPECT_THROW(Router(weights.matrix, {.topk = 2}, compute, {.logits = std::span(bias).first(2)}),
+               Error);
 }
 
 TEST(Router, statistics_leave_out_probabilities_that_are_no_numbers) {
