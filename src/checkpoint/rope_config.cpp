@@ -20,7 +20,7 @@ struct Source {
   bool is_v5;
 };
 
-Source find_source(const Json& config) {
+Source find_source(const Json& config, const RopeContext& context) {
   const ConfigReader outer(config);
   if (const auto parameters = outer.find("rope_parameters")) {
     const auto scaling = outer.find("rope_scaling");
@@ -37,7 +37,8 @@ Source find_source(const Json& config) {
   if (const auto scaling = outer.find("rope_scaling")) {
     return {outer, ConfigReader(*scaling), false};
   }
-  return {outer, ConfigReader(Json::parse(R"({"rope_type": "default"})", config.where())), false};
+  return {outer, ConfigReader(Json::parse(std::string(context.default_scaling), config.where())),
+          false};
 }
 
 RopeType read_type(const Source& source) {
@@ -177,7 +178,7 @@ double attention_mscale(const RopeConfig& rope) noexcept {
 }
 
 RopeConfig read_rope_config(const Json& config, const RopeContext& context) {
-  const Source source = find_source(config);
+  const Source source = find_source(config, context);
   RopeConfig rope;
   rope.type = read_type(source);
   read_base(source, context, rope);

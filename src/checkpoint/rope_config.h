@@ -47,6 +47,8 @@ struct RopeContext {
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
   double default_partial_factor = 1.0;
+  /// JSON of the scaling of a config that says nothing of it.
+  std::string_view default_scaling = R"({"rope_type": "default"})";
 };
 
 /// Reads `rope_parameters` (transformers 5) or `rope_theta`, `rope_scaling` and

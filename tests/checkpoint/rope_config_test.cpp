@@ -44,6 +44,18 @@ TEST(RopeConfig, is_plain_without_scaling) {
   EXPECT_EQ(rope_type_name(RopeType::longrope), "longrope");
 }
 
+TEST(RopeConfig, a_family_may_scale_where_the_config_says_nothing) {
+  RopeContext context = kContext;
+  context.default_scaling = R"({"rope_type": "linear", "factor": 3})";
+  const auto type = [&](const std::string& config) {
+    return read_rope_config(Json::parse(config, "c"), context).type;
+  };
+  EXPECT_EQ(type("{}"), RopeType::linear);
+  EXPECT_DOUBLE_EQ(read_rope_config(Json::parse("{}", "c"), context).factor, 3);
+  EXPECT_EQ(type(v4(R"("type": "default")")), RopeType::plain);
+  EXPECT_EQ(type(R"({"rope_parameters": {"rope_theta": 3e4}})"), RopeType::plain);
+}
+
 TEST(RopeConfig, reads_linear_and_dynamic) {
   for (const std::string& config :
        {v4(R"("type": "linear", "factor": 4)"), v5(R"("rope_type": "linear", "factor": 4.0)")}) {
