@@ -50,6 +50,10 @@ def seed_of(text: str) -> int:
 # Weights
 
 
+def has_clamped_gating(config) -> bool:
+    return config.model_type == "gpt_oss"
+
+
 def weight_std(name: str, parameter: torch.nn.Parameter, config) -> float:
     """Standard deviation that keeps activations and logits near unit size and routers decided."""
     unit = parameter.shape[-1] ** -0.5  # keeps the size of a normed input
@@ -62,6 +66,11 @@ def weight_std(name: str, parameter: torch.nn.Parameter, config) -> float:
         return unit * getattr(config, "logits_scaling", 1.0)
     if name.endswith("bias"):
         return 0.3
+    if name.endswith("sinks"):
+        return 1.0
+    if name.endswith(("experts.gate_up_proj", "experts.down_proj")) and has_clamped_gating(config):
+        unit = parameter.shape[-2] ** -0.5  # these lie across
+        return (2.0 if "gate_up" in name else 0.4) * unit  # some of gate and up meet the limit
     if ".gate.weight" in name or ".router." in name:
         return 2.0 * unit
     if "down_proj" in name or ".w2." in name or "output_linear" in name:
@@ -182,6 +191,23 @@ def experts_per_token(config) -> int:
     return config.moe_k if hasattr(config, "moe_k") else config.num_experts_per_tok
 
 
+def router_logits(model: torch.nn.Module, ids: torch.Tensor) -> list[torch.Tensor]:
+    """Of each MoE layer, [tokens, experts]."""
+    if model.config.model_type != "gpt_oss":
+        return model(ids, output_router_logits=True, use_cache=False).router_logits
+    logits = []  # 4.57.3 would give the weights of the chosen experts
+
+    def keep(router, args, _):
+        logits.append(torch.nn.functional.linear(args[0], router.weight, router.bias))
+
+    hooks = [module.register_forward_hook(keep) for module in model.modules()
+             if type(module).__name__ == "GptOssTopKRouter"]
+    model(ids, use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return logits
+
+
 @torch.no_grad()
 def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     """Difference of what decides between the k-th and the next expert, the least over the layers.
@@ -195,7 +221,7 @@ def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
         return torch.stack(gaps).amin(dim=0)
     biases = choice_biases(model)
     gaps = []
-    for layer, logits in enumerate(model(ids, output_router_logits=True, use_cache=False).router_logits):
+    for layer, logits in enumerate(router_logits(model, ids)):
         values = torch.softmax(logits.float(), dim=-1).view(*ids.shape, -1)
         gaps.append(gap_after(values + biases[layer] if biases else values, k))
     return torch.stack(gaps).amin(dim=0)

@@ -36,6 +36,9 @@ GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "
         "checkpoint_format": "gptq", "lm_head": False}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm",
        "modules_to_not_convert": ["self_attn", "mlp.gate."]}
+MXFP4 = {"quant_method": "mxfp4",
+         "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                    "model.embed_tokens", "lm_head"]}
 IGNORED = {True: ["lm_head", "re:.*gate$"], False: ["lm_head", "re:.*gate$", "re:.*self_attn.*"]}
 
 
@@ -60,11 +63,16 @@ def quantize(fixture: QuantizedFixture, name: str, weight: torch.Tensor) -> Stor
             return writers.gptq(weight, 32, symmetric=False, g_idx=g_idx)
         case "awq":
             return writers.awq(weight, 32)
+        case "mxfp4":
+            # Plain, the matrices lie across; blocks do not.
+            written = writers.gpt_oss(weight.transpose(1, 2))
+            return Stored({f"_{end}": tensor for end, tensor in written.tensors.items()},
+                          written.values.transpose(1, 2).contiguous())
     raise ValueError(fixture.form)
 
 
 def quantization_config(fixture: QuantizedFixture) -> dict:
-    configs = {"fp8-block": FP8_BLOCK, "gptq": GPTQ, "awq": AWQ}
+    configs = {"fp8-block": FP8_BLOCK, "gptq": GPTQ, "awq": AWQ, "mxfp4": MXFP4}
     if fixture.form in configs:
         return configs[fixture.form]
     weights = {"pack-quantized": INT4, "float-quantized": FP8_ROW, "nvfp4-pack-quantized": NVFP4}
@@ -73,6 +81,8 @@ def quantization_config(fixture: QuantizedFixture) -> dict:
 
 
 def is_quantized(fixture: QuantizedFixture, name: str) -> bool:
+    if name.endswith("_bias"):
+        return False
     of_attention = "_proj.weight" in name or "_proj_with_mqa.weight" in name
     return ".experts." in name or (fixture.attention and of_attention)
 

@@ -484,6 +484,31 @@ FIXTURES = [
              max_position_embeddings=128, **IDS),
         shard="50KB",
     ),
+    # -------------------------------------------------------------------------------- gpt_oss
+    Fixture(
+        "gpt_oss-v4", V4, "gpt_oss", "bfloat16", 36,
+        "transposed experts whose gate and up take turns, biases, sinks, alternating windows, yarn "
+        "with truncate false, clamped gating, bf16",
+        dict(vocab_size=140, hidden_size=60, intermediate_size=22, num_hidden_layers=3,
+             num_attention_heads=6, num_key_value_heads=2, head_dim=12, num_local_experts=6,
+             num_experts_per_tok=3, sliding_window=9, tie_word_embeddings=False,
+             rope_theta=150000.0,
+             rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0,
+                           "beta_slow": 1.0, "truncate": False,
+                           "original_max_position_embeddings": 32},
+             max_position_embeddings=256, pad_token_id=0, **IDS),
+    ),
+    Fixture(
+        "gpt_oss-v5", V5, "gpt_oss", "float16", 32,
+        "5.x config (swiglu_limit, swiglu_alpha, layer_types that do not alternate, attention_bias "
+        "false, rope by default), one query head a KV head, shards with an index, fp16",
+        dict(vocab_size=110, hidden_size=54, intermediate_size=26, num_hidden_layers=3,
+             num_attention_heads=3, num_key_value_heads=3, head_dim=16, num_local_experts=5,
+             num_experts_per_tok=2, sliding_window=7, tie_word_embeddings=False,
+             layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+             attention_bias=False, swiglu_limit=2.5, swiglu_alpha=1.3, pad_token_id=0, **IDS),
+        shard="60KB",
+    ),
 ]
 
 MIXTRAL = dict(vocab_size=48, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
@@ -495,6 +520,11 @@ QWEN3 = dict(vocab_size=48, hidden_size=64, intermediate_size=64, moe_intermedia
              num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, tie_word_embeddings=False,
              max_position_embeddings=128,
              rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **IDS)
+
+GPT_OSS = dict(vocab_size=48, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
+               num_attention_heads=4, num_key_value_heads=2, head_dim=16, num_local_experts=4,
+               num_experts_per_tok=2, sliding_window=8, tie_word_embeddings=False,
+               pad_token_id=0, **IDS)
 
 SMALL_ATTENTION = dict(num_attention_heads=2, num_key_value_heads=1)
 
@@ -529,4 +559,8 @@ QUANTIZED = [
              topk_group=1, routed_scaling_factor=0.5, first_k_dense_replace=1,
              norm_topk_prob=True, tie_word_embeddings=False, max_position_embeddings=64,
              rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **IDS)),
+    QuantizedFixture(
+        "gpt_oss-mxfp4", "gpt_oss", "mxfp4", False,
+        "MXFP4 blocks of all experts as gpt-oss is released, rows of gate and up taking turns, "
+        "biases beside", GPT_OSS),
 ]

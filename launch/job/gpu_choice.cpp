@@ -26,6 +26,15 @@ std::int64_t most_experts(const ExpertSizes& sizes) {
   return experts.empty() ? 0 : std::ranges::max(experts);
 }
 
+/// Layers may differ in whether they have experts, not in which kind.
+void require_gpu_experts(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    const std::string missing = layer.feed_forward->missing_on_gpus();
+    require(missing.empty(), ErrorKind::usage, "--gpu-experts with family {}: {}", config.family,
+            missing);
+  }
+}
+
 ExpertMask read_mask(const std::string& text, const std::vector<std::int64_t>& experts) {
   if (text == "all") return ExpertMask::all(experts);
   const std::optional<std::int64_t> count = read_number(text);
@@ -90,6 +99,7 @@ std::vector<std::int64_t> experts_of_layers(const ModelConfig& config) {
 }
 
 GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
+  require_gpu_experts(config);
   require(options.int4_activations == Int4Activations::bf16, ErrorKind::usage,
           "--gpu-experts does not go with --int4-activations int8: GPUs take bf16 rows");
   const bool is_auto = options.gpu_experts == "auto";

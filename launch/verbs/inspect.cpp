@@ -25,6 +25,11 @@ PackingSummary summarize_packing(const ModelFiles& files, const ModelConfig& con
   const WeightRequest request{.layouts = LayoutChoice(Precision::bf16, {})};
   const WeightPlan plan = plan_weights(files, config, request, target);
   PackingSummary summary;
+  for (const LayerConfig& layer : config.layers) {
+    if (summary.missing_on_gpus.empty()) {
+      summary.missing_on_gpus = layer.feed_forward->missing_on_gpus();
+    }
+  }
   for (const PlannedWeight& weight : plan.weights) {
     if (weight.matrix == nullptr) continue;
     auto& bytes = weight.role == WeightRole::expert ? summary.experts : summary.others;

@@ -33,9 +33,12 @@ constexpr std::array<ExpertPattern, 8> kExpertPatterns = {{
      "mlp.experts.down_proj.{}.weight"},
 }};
 
-constexpr std::array<std::string_view, 5> kRouterNames = {
-    "mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
-    "block_sparse_moe.router.weight", "mlp.router.gate.weight"};
+constexpr std::array<std::string_view, 6> kRouterNames = {"mlp.gate.weight",
+                                                          "block_sparse_moe.gate.weight",
+                                                          "block_sparse_moe.router.layer.weight",
+                                                          "block_sparse_moe.router.weight",
+                                                          "mlp.router.gate.weight",
+                                                          "mlp.router.weight"};
 
 constexpr std::array<std::string_view, 3> kSharedBlocks = {"mlp.shared_expert",
                                                            "mlp.shared_experts", "mlp.shared_mlp"};
@@ -64,8 +67,13 @@ struct UsualNames {
 };
 
 /// In the order of MoeNames.
-constexpr std::array<UsualNames, 6> kUsualNames = {
-    {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 1, 1}, {0, 0, 1, 0}, {0, 4, 2, 2}, {0, 0, 1, 3}}};
+constexpr std::array<UsualNames, 7> kUsualNames = {{{0, 0, 0, 0},
+                                                    {1, 1, 1, 1},
+                                                    {2, 2, 1, 1},
+                                                    {0, 0, 1, 0},
+                                                    {0, 4, 2, 2},
+                                                    {0, 0, 1, 3},
+                                                    {3, 5, 1, 0}}};
 
 const UsualNames& usual_names(const MoeConfig& config) {
   return kUsualNames[static_cast<std::size_t>(config.usual_names)];
@@ -73,6 +81,11 @@ const UsualNames& usual_names(const MoeConfig& config) {
 
 std::string expert_name(std::string_view pattern, std::int64_t expert) {
   return fmt::format(fmt::runtime(pattern), expert);
+}
+
+/// "...gate_proj.bias" beside "...gate_proj.weight".
+std::string bias_beside(std::string_view matrix) {
+  return fmt::format("{}bias", matrix.substr(0, matrix.rfind('.') + 1));
 }
 
 /// A pattern counts as there if any of its tensors is, so that a missing one is named by it.
@@ -90,21 +103,63 @@ MlpNames single_expert(const LayerTensors& tensors, const ExpertPattern& pattern
   const std::int64_t hidden = config.hidden;
   const std::int64_t width = config.expert_width;
   const auto name = [&](std::string_view part) { return tensors.name(expert_name(part, expert)); };
-  return {matrix_slice(name(pattern.gate), width, hidden),
-          matrix_slice(name(pattern.up), width, hidden),
-          matrix_slice(name(pattern.down), hidden, width)};
+  MlpNames names{matrix_slice(name(pattern.gate), width, hidden),
+                 matrix_slice(name(pattern.up), width, hidden),
+                 matrix_slice(name(pattern.down), hidden, width)};
+  if (!config.expert_bias) return names;
+  for (const TensorSlice* const matrix : {&names.gate, &names.up, &names.down}) {
+    names.biases.push_back(vector_slice(bias_beside(matrix->tensor), matrix->rows));
+  }
+  return names;
+}
+
+/// Elements of the biases of gate and up take turns, always.
+std::vector<TensorSlice> fused_biases(const LayerTensors& tensors, const ExpertPattern& pattern,
+                                      const MoeConfig& config, std::int64_t expert) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t width = config.expert_width;
+  const std::string gate_up = tensors.name(pattern.gate) + "_bias";
+  const std::vector<std::int64_t> gate_up_shape = {config.experts, 2 * width};
+  const std::int64_t first = expert * 2 * width;
+  return {
+      {gate_up, gate_up_shape, first, width, 1, 2},
+      {gate_up, gate_up_shape, first + 1, width, 1, 2},
+      {tensors.name(pattern.down) + "_bias", {config.experts, hidden}, expert * hidden, hidden, 1}};
+}
+
+/// gate_up is [E, H, 2I], columns of gate and up taking turns; down is [E, I, H].
+MlpNames transposed_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
+                           const MoeConfig& config, std::int64_t expert) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t width = config.expert_width;
+  TensorSlice gate{.tensor = tensors.name(pattern.gate),
+                   .shape = {config.experts, hidden, 2 * width},
+                   .first_row = expert * hidden,
+                   .rows = width,
+                   .cols = hidden,
+                   .row_step = 2,
+                   .is_transposed = true};
+  TensorSlice up = gate;
+  up.first_column = 1;
+  return {std::move(gate),
+          std::move(up),
+          {.tensor = tensors.name(pattern.down),
+           .shape = {config.experts, width, hidden},
+           .first_row = expert * width,
+           .rows = hidden,
+           .cols = width,
+           .is_transposed = true}};
 }
 
 /// gate_up is [E, 2I, H]; down is [E, H, I]. Gate comes first, but in the blocks of gpt-oss (mxfp4)
 /// rows of gate and up take turns.
-MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
-                      const MoeConfig& config, std::int64_t expert) {
+MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
+                        const MoeConfig& config, std::int64_t expert, bool take_turns) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t width = config.expert_width;
   const std::vector<std::int64_t> gate_up_shape = {config.experts, 2 * width, hidden};
   const std::string gate_up = tensors.name(pattern.gate);
   const std::int64_t first = expert * 2 * width;
-  const bool take_turns = tensors.has_tensor(companion_names(gate_up, "blocks").front());
   const std::int64_t step = take_turns ? 2 : 1;
   const std::int64_t first_up = first + (take_turns ? 1 : width);
   return {{gate_up, gate_up_shape, first, width, hidden, step},
@@ -115,6 +170,17 @@ MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
            hidden,
            width,
            1}};
+}
+
+MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
+                      const MoeConfig& config, std::int64_t expert) {
+  const std::string gate_up = tensors.name(pattern.gate);
+  const bool has_blocks = tensors.has_tensor(companion_names(gate_up, "blocks").front());
+  MlpNames names = config.usual_names == MoeNames::gpt_oss && !has_blocks
+                       ? transposed_expert(tensors, pattern, config, expert)
+                       : stacked_expert(tensors, pattern, config, expert, has_blocks);
+  if (config.expert_bias) names.biases = fused_biases(tensors, pattern, config, expert);
+  return names;
 }
 
 }  // namespace
@@ -157,6 +223,7 @@ ExpertModules expert_modules(MoeNames names, std::int64_t expert) {
     case MoeNames::deepseek:
     case MoeNames::hunyuan:
     case MoeNames::ernie:
+    case MoeNames::gpt_oss:
       break;
   }
   const std::string path = "mlp." + single;
@@ -203,6 +270,10 @@ MlpNames shared_expert_names(const LayerTensors& tensors, const MoeConfig& confi
 
 std::string_view shared_expert_module(MoeNames names) {
   return names == MoeNames::qwen ? "mlp.shared_expert." : "mlp.shared_experts.";
+}
+
+TensorSlice router_bias_slice(const LayerTensors& tensors, const MoeConfig& config) {
+  return vector_slice(bias_beside(router_slice(tensors, config).tensor), config.experts);
 }
 
 }  // namespace moesaic

@@ -9,11 +9,12 @@
 
 namespace moesaic {
 
-/// down(silu(gate(x)) * up(x)).
+/// down(gating(gate(x), up(x))).
 struct MlpNames {
-  TensorSlice gate;  // [width, hidden]
-  TensorSlice up;    // [width, hidden]
-  TensorSlice down;  // [hidden, width]
+  TensorSlice gate;                   // [width, hidden]
+  TensorSlice up;                     // [width, hidden]
+  TensorSlice down;                   // [hidden, width]
+  std::vector<TensorSlice> biases{};  // of gate, up and down, vectors; empty: none
 };
 
 struct MlpShape {
@@ -44,6 +45,8 @@ struct ExpertModules {
 
 /// Where its router is: [experts, hidden].
 [[nodiscard]] TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config);
+/// And the bias of its logits: [experts].
+[[nodiscard]] TensorSlice router_bias_slice(const LayerTensors& tensors, const MoeConfig& config);
 /// Where the bias of its choices is: [experts].
 [[nodiscard]] TensorSlice choice_bias_slice(const LayerTensors& tensors, const MoeConfig& config);
 

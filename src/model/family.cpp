@@ -12,6 +12,10 @@ constexpr IntRange kAnyLayer = {0, std::int64_t{1} << 40};
 constexpr std::string_view kFull = "full_attention";
 constexpr std::string_view kSliding = "sliding_attention";
 
+constexpr std::string_view kGptOssRope =
+    R"({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,)"
+    R"( "truncate": false, "original_max_position_embeddings": 4096})";
+
 std::string_view always_full(const ConfigReader&, std::int64_t) {
   return kFull;
 }
@@ -23,6 +27,9 @@ std::string_view sliding_from_layer(const ConfigReader& reader, std::int64_t lay
   const bool sliding = !reader.is_null("sliding_window") &&
                        layer >= reader.int_or("max_window_layers", 62, kAnyLayer);
   return sliding ? kSliding : kFull;
+}
+std::string_view sliding_on_even(const ConfigReader&, std::int64_t layer) {
+  return layer % 2 == 0 ? kSliding : kFull;
 }
 /// Transformers 4.57 masks all layers alike on the CPU (max_window_layers concerns flash attention
 /// alone); transformers 5 writes the choice of each qwen2_moe layer into `layer_types`.
@@ -59,6 +66,7 @@ void ernie_shared_experts(const ConfigReader& reader, MoeConfig& config) {
 
 std::vector<Family> make_families() {
   const GqaBias by_field{"attention_bias", false};
+  const GqaBias bias_unless_denied{"attention_bias", true};
   return {
       {.name = "qwen3_moe",
        .max_position_embeddings = 32768,
@@ -261,6 +269,24 @@ std::vector<Family> make_families() {
                                 .shared = shared_experts("n_shared_experts", 1),
                                 .usual_names = MoeNames::deepseek}),
        .plain_mlp = read_plain_mlp()},
+      {.name = "gpt_oss",
+       .max_position_embeddings = 131072,
+       .rms_norm_eps = 1e-5,
+       .mixers = gqa({.num_kv_heads = 8,
+                      .head_dim = 64,
+                      .rope_theta = 150000,
+                      .rope_scaling = kGptOssRope,
+                      .window = 128,
+                      .qkv_bias = bias_unless_denied,
+                      .o_bias = bias_unless_denied,
+                      .sinks = true}),
+       .usual_layer_type = sliding_on_even,
+       .reads_layer_types = true,
+       .experts = read_experts({.width_key = "intermediate_size",
+                                .router = {.scores = ExpertScores::logits},
+                                .has_biases = true,
+                                .is_clamped = true,
+                                .usual_names = MoeNames::gpt_oss})},
   };
 }
 

@@ -26,8 +26,10 @@ std::vector<AdapterSite> mlp_sites(AdapterKind kind, const MlpNames& names,
           site(kind, MlpPart::down, names.down, block + "down_proj")};
 }
 
+/// None where the formats of adapters have no settled names for them: of matrices that lie across.
 std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& names,
                                       std::int64_t expert) {
+  if (config.usual_names == MoeNames::gpt_oss) return {};
   const ExpertModules modules = expert_modules(config.usual_names, expert);
   std::vector<AdapterSite> sites = {
       site(AdapterKind::experts, MlpPart::gate, names.gate, modules.gate),
@@ -42,13 +44,19 @@ std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& n
   return sites;
 }
 
-/// `sites`: of gate, up and down.
+/// `sites`: of gate, up and down, or none.
 void add_mlp(std::vector<NamedWeight>& weights, const std::string& name, const MlpNames& names,
              const std::vector<AdapterSite>& sites) {
-  weights.push_back({.name = name + ".gate", .parts = {names.gate}, .sites = {sites[0]}});
-  weights.push_back(
-      {.name = name + ".up", .parts = {names.up}, .joins_previous = true, .sites = {sites[1]}});
-  weights.push_back({.name = name + ".down", .parts = {names.down}, .sites = {sites[2]}});
+  const std::size_t first = weights.size();
+  weights.push_back({.name = name + ".gate", .parts = {names.gate}});
+  weights.push_back({.name = name + ".up", .parts = {names.up}, .joins_previous = true});
+  weights.push_back({.name = name + ".down", .parts = {names.down}});
+  for (std::size_t i = 0; i < sites.size(); ++i) weights[first + i].sites = {sites[i]};
+  for (std::size_t i = 0; i < names.biases.size(); ++i) {
+    weights.push_back({.name = weights[first + i].name + "_bias",
+                       .parts = {names.biases[i]},
+                       .form = WeightForm::vector});
+  }
 }
 
 class PlainMlp : public FeedForward {
@@ -87,22 +95,34 @@ enum MoeWeight : std::size_t {
   kSharedGate = 3,
   kRouter = 4,
   kChoiceBias = 5,
-  kFirstExpert = 6
+  kRouterBias = 6,
+  kFirstExpert = 7
 };
 
-std::vector<AdaptedMlp> experts_of(const WeightSet& weights) {
+/// Weights of one expert: gate, up and down, and their biases.
+std::size_t weights_of_expert(const MoeConfig& config) {
+  return config.expert_bias ? 6 : 3;
+}
+
+std::vector<AdaptedMlp> experts_of(const MoeConfig& config, const WeightSet& weights) {
   std::vector<AdaptedMlp> experts;
-  for (std::size_t at = kFirstExpert; at < weights.size(); at += 3) {
-    experts.push_back(mlp_at(weights, at));
+  for (std::size_t at = kFirstExpert; at < weights.size(); at += weights_of_expert(config)) {
+    AdaptedMlp& expert = experts.emplace_back(mlp_at(weights, at));
+    expert.gating = config.gating;
+    if (!config.expert_bias) continue;
+    expert.biases = {.gate = weights[at + 3].vector.data(),
+                     .up = weights[at + 4].vector.data(),
+                     .down = weights[at + 5].vector.data()};
   }
   return experts;
 }
 
 /// Those whose weights lie on this rank's GPU run there.
-std::unique_ptr<Experts> make_experts(const WeightSet& weights, LayerContext& context) {
-  const std::vector<AdaptedMlp> experts = experts_of(weights);
+std::unique_ptr<Experts> make_experts(const MoeConfig& config, const WeightSet& weights,
+                                      LayerContext& context) {
+  const std::vector<AdaptedMlp> experts = experts_of(config, weights);
   SlotMask on_device;
-  for (std::size_t at = kFirstExpert; at < weights.size(); at += 3) {
+  for (std::size_t at = kFirstExpert; at < weights.size(); at += weights_of_expert(config)) {
     on_device.push_back(weights[at].on_device);
   }
   const RowSource::Element element = activation_element(context.config.precision);
@@ -144,14 +164,15 @@ class MoeFeedForward : public FeedForward {
   MoeFeedForward(const MoeConfig& config, const WeightSet& weights, LayerContext& context)
       : shared_(mlp_at(weights, kShared)),
         shared_gate_{weights[kSharedGate].matrix},
-        layer_(Router(weights[kRouter].matrix, config.router, context.compute,
-                      {.choice = weights[kChoiceBias].vector}),
-               make_experts(weights, context), activation_element(context.config.precision),
-               context.compute),
+        layer_(
+            Router(weights[kRouter].matrix, config.router, context.compute,
+                   {.logits = weights[kRouterBias].vector, .choice = weights[kChoiceBias].vector}),
+            make_experts(config, weights, context), activation_element(context.config.precision),
+            context.compute),
         context_(context) {
     const DeviceExpertsWorkspace* const device = context.config.device;
     if (device != nullptr && device->road != nullptr) layer_.take_road(*device->road);
-    const TakenRows taken = taken_rows(experts_of(weights), context);
+    const TakenRows taken = taken_rows(experts_of(config, weights), context);
     if (taken == TakenRows::any) return;
     layer_.take_int8({config.hidden,
                       taken == TakenRows::int8 ? Int8Rows::Scales::row : Int8Rows::Scales::block});
@@ -319,6 +340,8 @@ std::vector<NamedWeight> MoeKind::weights(const LayerTensors& tensors) const {
   std::vector<TensorSlice> bias;
   if (config_.choice_bias) bias = {choice_bias_slice(tensors, config_)};
   weights.push_back({.name = "choice_bias", .parts = std::move(bias), .form = WeightForm::vector});
+  weights.push_back({.name = "router_bias", .parts = {}, .form = WeightForm::vector});
+  if (config_.router_bias) weights.back().parts = {router_bias_slice(tensors, config_)};
   const std::vector<MlpNames> experts = expert_names(tensors, config_);
   for (std::size_t expert = 0; expert < experts.size(); ++expert) {
     const std::size_t first = weights.size();
@@ -360,6 +383,11 @@ std::int64_t MoeKind::kept_bytes(int ranks) const {
 std::int64_t MoeKind::backward_bytes() const {
   const std::int64_t per_output = 4 * config_.expert_width + 64;
   return 4 * config_.shared_width + 4 * config_.hidden + 2 * config_.router.topk * per_output;
+}
+
+std::string MoeKind::missing_on_gpus() const {
+  if (!config_.expert_bias) return "";
+  return "experts with biases run on CPUs alone: kernels for GPUs add none";
 }
 
 std::unique_ptr<FeedForward> MoeKind::make_layer(const WeightSet& weights,

@@ -61,6 +61,8 @@ class FeedForwardKind {
   /// Working memory of a backward pass besides that of a forward pass, a token, with twice the
   /// average load.
   [[nodiscard]] virtual std::int64_t backward_bytes() const = 0;
+  /// Why its experts cannot be on GPUs, whatever format they are in; empty: they can.
+  [[nodiscard]] virtual std::string missing_on_gpus() const { return ""; }
   /// `context` and what `weights` point to must outlive the result. Collective over the experts'
   /// group.
   [[nodiscard]] virtual std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
@@ -87,7 +89,7 @@ class PlainMlpKind : public FeedForwardKind {
 
 /// How save_pretrained names the parts of a family's MoE block where the checkpoint has none of the
 /// names that are known (expert_names.cpp). expert_modules() there tells how PEFT calls them.
-enum class MoeNames { qwen, mixtral, granite, deepseek, hunyuan, ernie };
+enum class MoeNames { qwen, mixtral, granite, deepseek, hunyuan, ernie, gpt_oss };
 
 struct MoeConfig {
   std::int64_t hidden = 0;
@@ -97,6 +99,9 @@ struct MoeConfig {
   bool gates_shared = false;      // its result is weighted by a sigmoid of its input
   RouterOptions router{};
   bool choice_bias = false;  // the router has one
+  bool router_bias = false;  // and one of its logits
+  bool expert_bias = false;  // of gate, up and down
+  Gating gating{};           // of the routed experts
   MoeNames usual_names = MoeNames::qwen;
 };
 
@@ -113,6 +118,7 @@ class MoeKind : public FeedForwardKind {
   [[nodiscard]] std::int64_t expert_row_bytes() const override;
   [[nodiscard]] std::int64_t kept_bytes(int ranks) const override;
   [[nodiscard]] std::int64_t backward_bytes() const override;
+  [[nodiscard]] std::string missing_on_gpus() const override;
   [[nodiscard]] std::unique_ptr<FeedForward> make_layer(const WeightSet& weights,
                                                         LayerContext& context) const override;
 

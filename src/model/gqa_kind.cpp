@@ -38,6 +38,7 @@ RopeConfig read_rope(const ConfigReader& reader, const GqaTraits& traits, const 
                      std::int64_t max_positions) {
   RopeContext context{traits.rope_theta, config.head_dim, max_positions,
                       traits.rotated_share.value_or(1.0)};
+  if (!traits.rope_scaling.empty()) context.default_scaling = traits.rope_scaling;
   if (!traits.rotary_dim_key.empty()) {
     if (const auto rotated = reader.find_int(traits.rotary_dim_key, {1, config.head_dim})) {
       context.default_partial_factor =

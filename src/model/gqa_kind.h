@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "src/checkpoint/rope_config.h"
 #include "src/model/attention_plan.h"
@@ -89,11 +90,12 @@ struct GqaBias {
 
 /// How a family's grouped-query attention differs from the plain one.
 struct GqaTraits {
-  std::int64_t num_kv_heads = 0;  ///< where config.json is silent; 0: as many as heads
-  std::int64_t head_dim = 0;      ///< the same; 0: hidden_size / heads
-  double rope_theta = 1e4;        ///< the same
-  std::int64_t window = 0;        ///< the same, of GqaSpan::window
-  std::string window_flag{};      ///< field without which there is no window; empty: none
+  std::int64_t num_kv_heads = 0;    ///< where config.json is silent; 0: as many as heads
+  std::int64_t head_dim = 0;        ///< the same; 0: hidden_size / heads
+  double rope_theta = 1e4;          ///< the same
+  std::string_view rope_scaling{};  ///< RopeContext::default_scaling; empty: its default
+  std::int64_t window = 0;          ///< the same, of GqaSpan::window
+  std::string window_flag{};        ///< field without which there is no window; empty: none
   std::optional<GqaBias> qkv_bias{};
   std::optional<GqaBias> o_bias{};
   QkNorm qk_norm = QkNorm::none;

@@ -79,6 +79,21 @@ bool is_greedy(const ConfigReader& reader, const MoeTraits& traits) {
   return method == "greedy";
 }
 
+/// `GptOssExperts._apply_gate`; transformers 4.57 knows the defaults alone.
+Gating read_clamped_gating(const ConfigReader& reader) {
+  constexpr double kLeast = 1e-3;
+  constexpr double kMost = 1e6;
+  const auto number = [&](std::string_view key, double otherwise) {
+    const double value = reader.positive_or(key, otherwise);
+    require(value >= kLeast && value <= kMost, ErrorKind::file,
+            "{}: {}: expected {} to {}, found {}", reader.json().where(), key, kLeast, kMost,
+            value);
+    return static_cast<float>(value);
+  };
+  return {
+      .limit = number("swiglu_limit", 7.0), .alpha = number("swiglu_alpha", 1.702), .offset = 1};
+}
+
 }  // namespace
 
 ReadFeedForward read_experts(MoeTraits traits) {
@@ -89,6 +104,9 @@ ReadFeedForward read_experts(MoeTraits traits) {
     config.experts = read_num_experts(reader);
     config.expert_width = reader.required_int(traits.width_key, kWidths);
     config.choice_bias = traits.choice_bias;
+    config.router_bias = traits.has_biases;
+    config.expert_bias = traits.has_biases;
+    if (traits.is_clamped) config.gating = read_clamped_gating(reader);
     RouterOptions& router = config.router;
     router = traits.router;
     router.topk = reader.required_int(traits.topk_key, {1, std::min(config.experts, kMostChosen)});

@@ -31,6 +31,8 @@ struct MoeTraits {
   bool may_be_greedy = false;                 ///< or "greedy", the usual one: without groups
   std::string scoring{};                      ///< the only scoring_func that there is; empty: any
   bool choice_bias = false;
+  bool has_biases = false;  ///< of router and experts
+  bool is_clamped = false;  ///< the gating of gpt_oss
   ReadShared shared{};
   MoeNames usual_names = MoeNames::qwen;
 };

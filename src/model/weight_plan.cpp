@@ -114,7 +114,8 @@ class Planner {
     std::map<std::string, float> own;
     std::array<float, 2> largest{};  // of gate and up, and of down
     for (const NamedWeight& weight : all) {
-      if (weight.role != WeightRole::expert || weight.parts.empty()) continue;
+      const bool is_matrix = weight.form == WeightForm::matrix && !weight.parts.empty();
+      if (weight.role != WeightRole::expert || !is_matrix) continue;
       const float scale = input_scale(weight);
       own[layer_ + weight.name] = scale;
       float& most = largest[is_down(weight.name) ? 1 : 0];
@@ -167,7 +168,7 @@ class Planner {
       PlannedWeight& weight = plan_.weights[plan_.weights.size() - group.size() + i];
       weight.layer = layer_index_;
       weight.expert = expert;
-      if (on_device) weight.home = WeightHome::device;
+      if (on_device && weight.matrix != nullptr) weight.home = WeightHome::device;
     }
   }
 
@@ -178,6 +179,7 @@ class Planner {
     for (const TensorSlice& slice : first.parts) slices.push_back(&slice);
     if (first.form == WeightForm::vector) {
       vector(first.name, slices, targets->vector);
+      set_role(plan_.weights.back(), first.role);
     } else if (first.form == WeightForm::f32_matrix) {
       f32_matrix(first.name, slices, targets->matrix);
     } else if (group.size() == 1) {

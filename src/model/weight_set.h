@@ -20,8 +20,8 @@ struct Weight {
 /// (model_names.h), without the experts of other ranks.
 using WeightSet = std::vector<Weight>;
 
-/// Gate, up and down, which stand one after the other from `first` on. Throws Error{internal} for
-/// an adapter of a part of a matrix.
+/// Gate, up and down, which stand one after the other from `first` on; without biases. Throws
+/// Error{internal} for an adapter of a part of a matrix.
 [[nodiscard]] AdaptedMlp mlp_at(const WeightSet& weights, std::size_t first);
 
 }  // namespace moesaic

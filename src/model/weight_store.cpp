@@ -164,7 +164,8 @@ void WeightStore::add(PlannedWeight planned) {
 void WeightStore::for_each_expert(
     const std::function<void(const PlannedWeight& weight, std::int64_t bytes)>& call) const {
   for (const Item& item : items_) {
-    if (item.weight.role == WeightRole::expert) call(item.weight, item.bytes);
+    const bool is_matrix = item.weight.matrix != nullptr;
+    if (is_matrix && item.weight.role == WeightRole::expert) call(item.weight, item.bytes);
   }
 }
 

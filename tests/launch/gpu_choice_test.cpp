@@ -109,5 +109,16 @@ TEST(GpuChoice, refuses_words_that_are_no_choice_and_no_file) {
   EXPECT_EQ(message("./al", ErrorKind::file), "./al: no such file");
 }
 
+TEST(GpuChoice, refuses_families_whose_experts_have_biases) {
+  const ModelConfig config = read_model_config(MOESAIC_TEST_DATA "/models/gpt_oss-v4");
+  for (const std::string which : {"all", "auto", "2"}) {
+    Options options;
+    options.gpu_experts = which;
+    EXPECT_EQ(error_message([&] { (void)read_gpu_wish(options, config); }, ErrorKind::usage),
+              "--gpu-experts with family gpt_oss: experts with biases run on CPUs alone: kernels "
+              "for GPUs add none");
+  }
+}
+
 }  // namespace
 }  // namespace moesaic::test

@@ -11,103 +11,22 @@
 
 #include "comm/thread_communicator.h"
 #include "tests/lora/naive_mlp.h"
+#include "tests/model/naive_feed_forward.h"
 
 namespace moesaic {
 namespace {
 
-constexpr std::int64_t kHidden = 20;
-constexpr std::int64_t kTokens = 30;
-constexpr std::int64_t kSharedWidth = 10;
+using Layer = naive::FeedForwardLayer;
+
+constexpr std::int64_t kHidden = Layer::kHidden;
+constexpr std::int64_t kTokens = Layer::kTokens;
+constexpr std::int64_t kSharedWidth = Layer::kSharedWidth;
 /// The tokens of each sample.
 constexpr std::array<SampleRange, 5> kSamples = {{{0, 7}, {7, 1}, {8, 12}, {20, 6}, {26, 4}}};
 
 std::size_t index(std::int64_t value) {
   return static_cast<std::size_t>(value);
 }
-
-/// A layer with experts, some without adapters and one that nobody chooses, perhaps with a shared
-/// one; or, where a token has no expert, the MLP alone that is the shared one elsewhere.
-struct Layer {
-  explicit Layer(const MoeConfig& of) : config(of) {
-    config.hidden = kHidden;
-    config.experts = is_plain() ? 0 : 6;
-    config.expert_width = 12;
-    router = naive::random_matrix(config.experts, kHidden, 0.4F, random);
-    for (const std::int64_t rank : {2, 3, 0, 2, 2, 2}) {
-      if (!is_plain()) experts.push_back(naive::random_mlp({kHidden, 12, rank}, random));
-    }
-    shared = naive::random_mlp({kHidden, kSharedWidth, 2}, random);
-    shared_gate = naive::random_matrix(1, kHidden, 0.3F, random);
-    if (config.choice_bias) choice_bias = {0.2F, 0, 0.4F, 0.1F, 0.05F, 0.3F};
-    x = naive::random_matrix(kTokens, kHidden, 1, random);
-    dy = naive::random_matrix(kTokens, kHidden, 1, random);
-    for (std::int64_t t = 0; t < kTokens; ++t) {  // expert 4's logit is the lowest
-      x.row(t)[0] = 10;
-      for (std::int64_t e = 0; e < config.experts; ++e) router.row(e)[0] = e == 4 ? -3.0 : 0.0;
-    }
-  }
-
-  [[nodiscard]] bool is_plain() const { return config.router.topk == 0; }
-  [[nodiscard]] std::unique_ptr<FeedForwardKind> kind() const {
-    if (is_plain()) return std::make_unique<PlainMlpKind>(kHidden, kSharedWidth);
-    return std::make_unique<MoeKind>(config);
-  }
-
-  /// <dy, y> of a token.
-  [[nodiscard]] double product(std::int64_t t) const {
-    const std::vector<double> x_row(x.row(t), x.row(t) + kHidden);
-    const std::vector<double> y = is_plain() ? shared(x_row) : result(x_row);
-    double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += dy.row(t)[i] * y[i];
-    return sum;
-  }
-  /// Of experts, not divided by their sum.
-  [[nodiscard]] std::vector<double> scores_of(const std::vector<double>& x_row) const {
-    std::vector<double> scores = naive::times(router, x_row);
-    for (double& score : scores) {
-      score =
-          config.router.scores == ExpertScores::sigmoid ? naive::sigmoid(score) : std::exp(score);
-    }
-    return scores;
-  }
-  /// Of a layer with experts.
-  [[nodiscard]] std::vector<double> result(const std::vector<double>& x_row) const {
-    std::vector<double> y(index(kHidden));
-    const auto add = [&](const naive::Mlp& mlp, double weight) {
-      const std::vector<double> part = mlp(x_row);
-      for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * part[i];
-    };
-    const std::vector<double> scores = scores_of(x_row);
-    const RouterOptions& options = config.router;
-    const double all = std::accumulate(scores.begin(), scores.end(), 0.0);
-    std::vector<std::size_t> order(scores.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::ranges::sort(order, std::greater{},
-                      [&](std::size_t e) { return scores[e] + choice_bias[e]; });
-    order.resize(index(options.topk));
-    double chosen = 0;
-    for (const std::size_t e : order) chosen += scores[e];
-    const bool normalizes = options.normalize || options.scores == ExpertScores::logits;
-    const double sum = normalizes ? chosen : options.scores == ExpertScores::sigmoid ? 1 : all;
-    for (const std::size_t e : order) add(experts[e], options.scale * scores[e] / sum);
-    if (config.shared_width > 0) {
-      add(shared, config.gates_shared ? naive::sigmoid(naive::times(shared_gate, x_row)[0]) : 1);
-    }
-    return y;
-  }
-  [[nodiscard]] double loss() const {
-    double sum = 0;
-    for (std::int64_t t = 0; t < kTokens; ++t) sum += product(t);
-    return sum;
-  }
-
-  MoeConfig config;
-  std::mt19937 random{23};
-  naive::Matrix router, shared_gate, x, dy;
-  std::vector<float> choice_bias = std::vector<float>(6);
-  std::vector<naive::Mlp> experts;
-  naive::Mlp shared;
-};
 
 /// What all ranks together found.
 struct Results {
@@ -142,10 +61,12 @@ class Rank {
     weights_.push_back({plain_.pack(layer.shared_gate)});
     weights_.push_back({plain_.pack(layer.router)});
     weights_.push_back({.vector = layer.choice_bias});
+    weights_.push_back({.vector = layer.router_bias});
     if (!layer.config.gates_shared) weights_[3] = {};
     for (std::int64_t e = 0; e < layer.config.experts; ++e) {
+      const std::size_t before = weights_.size();
       add(layer.experts[index(e)], true);
-      if (e < first || e >= end) weights_.resize(weights_.size() - 3);
+      if (e < first || e >= end) weights_.resize(before);
     }
     if (layer.config.shared_width == 0) std::fill_n(weights_.begin(), 4, Weight{});
   }
@@ -242,6 +163,9 @@ class Rank {
     weights_.push_back(weight(packed.weights.gate, packed.gate));
     weights_.push_back(weight(packed.weights.up, packed.up));
     weights_.push_back(weight(packed.weights.down, packed.down));
+    for (const naive::Projection* const projection : {&mlp.gate, &mlp.up, &mlp.down}) {
+      if (!projection->bias.empty()) weights_.push_back({.vector = projection->bias});
+    }
   }
 
   /// Samples go round the ranks, but rank 1 of several has none.
@@ -324,6 +248,9 @@ std::vector<MoeConfig> configs() {
        .gates_shared = true,
        .router = {.topk = 3, .normalize = true}},
       {.router = {.topk = 2, .scores = ExpertScores::logits}},
+      {.router = {.topk = 3, .scores = ExpertScores::logits},
+       .router_bias = true,
+       .expert_bias = true},
       {.shared_width = kSharedWidth,
        .router = {.topk = 3, .scores = ExpertScores::sigmoid, .normalize = true, .scale = 1.5F},
        .choice_bias = true},

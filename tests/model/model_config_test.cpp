@@ -285,7 +285,7 @@ TEST(ModelConfig, names_unknown_families_and_what_is_supported) {
   EXPECT_EQ(edit_error("qwen3_moe", "llama"),
             "config.json: model_type: model family \"llama\" is not supported; these are: "
             "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe, glm4_moe, dots1, minimax_m2, hy_v3, "
-            "ernie4_5_moe, deepseek_v3, kimi_k2, deepseek_v2, glm4_moe_lite");
+            "ernie4_5_moe, deepseek_v3, kimi_k2, deepseek_v2, glm4_moe_lite, gpt_oss");
   EXPECT_EQ(edit_error(R"("model_type": "qwen3_moe", )", ""),
             "config.json: field \"model_type\" is missing");
   EXPECT_EQ(edit_error(R"("qwen3_moe")", "3"),

@@ -99,6 +99,57 @@ TEST(TensorNames, rows_of_gate_and_up_take_turns_in_blocks) {
   EXPECT_EQ(second.down.row_step, 1);
 }
 
+void expect_transposed(const TensorSlice& slice, std::int64_t first_column, std::int64_t step) {
+  EXPECT_TRUE(slice.is_transposed) << slice.tensor;
+  EXPECT_EQ(slice.first_column, first_column) << slice.tensor;
+  EXPECT_EQ(slice.row_step, step) << slice.tensor;
+}
+
+/// Its experts are as wide as the tiny model's.
+ModelConfig gpt_oss_config() {
+  std::string config = test::replaced(test::tiny_config(), "qwen3_moe", "gpt_oss");
+  config = test::replaced(config, "\"moe_intermediate_size\"", "\"unused\"");
+  config = test::replaced(config, "\"intermediate_size\": 6", "\"intermediate_size\": 3");
+  return parse_model_config(Json::parse(config, "config.json"), std::nullopt);
+}
+
+TEST(TensorNames, plain_experts_of_gpt_oss_lie_across) {
+  const std::string block = "model.layers.0.mlp.";
+  const std::string gate_up = block + "experts.gate_up_proj";
+  const std::string down = block + "experts.down_proj";
+  const ModelNames names = names_among(gpt_oss_config(), {});
+  const std::vector<NamedWeight>& weights = names.layers[0].feed_forward;
+  const MlpNames second = mlp_of(names, "experts.1");
+  expect_slice(second.gate, gate_up, {2, 4, 6}, 4, 3, 4);
+  expect_slice(second.up, gate_up, {2, 4, 6}, 4, 3, 4);
+  expect_slice(second.down, down, {2, 3, 4}, 3, 4, 3);
+  expect_transposed(second.gate, 0, 2);
+  expect_transposed(second.up, 1, 2);
+  expect_transposed(second.down, 0, 1);
+  expect_slice(slice_of(weights, "experts.1.gate_bias"), gate_up + "_bias", {2, 6}, 6, 3, 1);
+  expect_slice(slice_of(weights, "experts.1.up_bias"), gate_up + "_bias", {2, 6}, 7, 3, 1);
+  EXPECT_EQ(slice_of(weights, "experts.1.up_bias").row_step, 2);
+  expect_slice(slice_of(weights, "experts.1.down_bias"), down + "_bias", {2, 4}, 4, 4, 1);
+  EXPECT_EQ(slice_of(weights, "experts.1.down_bias").row_step, 1);
+  expect_slice(slice_of(weights, "router"), block + "router.weight", {2, 4}, 0, 2, 4);
+  expect_slice(slice_of(weights, "router_bias"), block + "router.bias", {2}, 0, 1, 2);
+  for (const NamedWeight& weight : weights) EXPECT_TRUE(weight.sites.empty()) << weight.name;
+}
+
+TEST(TensorNames, blocks_and_single_experts_of_gpt_oss_do_not_lie_across) {
+  const std::string block = "model.layers.0.mlp.experts.";
+  const ModelConfig config = gpt_oss_config();
+  const ModelNames blocks = names_among(config, {block + "gate_up_proj_blocks"});
+  expect_slice(mlp_of(blocks, "experts.1").up, block + "gate_up_proj", {2, 6, 4}, 7, 3, 4);
+  EXPECT_FALSE(mlp_of(blocks, "experts.1").up.is_transposed);
+  EXPECT_FALSE(mlp_of(blocks, "experts.1").down.is_transposed);
+  expect_slice(slice_of(blocks.layers[0].feed_forward, "experts.0.up_bias"),
+               block + "gate_up_proj_bias", {2, 6}, 1, 3, 1);
+  const ModelNames single = names_among(config, {block + "0.gate_proj.weight"});
+  expect_slice(slice_of(single.layers[0].feed_forward, "experts.1.down_bias"),
+               block + "1.down_proj.bias", {4}, 0, 1, 4);
+}
+
 TEST(TensorNames, finds_fused_experts) {
   const ModelConfig config = config_of("qwen3_moe");
   for (const std::string block : {"mlp.experts.", "block_sparse_moe.experts."}) {
@@ -117,7 +168,7 @@ TEST(TensorNames, finds_the_router) {
   const ModelConfig config = config_of("mixtral");
   for (const std::string name :
        {"mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.router.layer.weight",
-        "block_sparse_moe.router.weight"}) {
+        "mlp.router.weight", "block_sparse_moe.router.weight"}) {
     const std::string tensor = "model.layers.0." + name;
     expect_slice(slice_of(names_among(config, {tensor}).layers[0].feed_forward, "router"), tensor,
                  {2, 4}, 0, 2, 4);
