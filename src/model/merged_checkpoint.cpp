@@ -121,6 +121,11 @@ void MergedCheckpoint::add_tensors() {
       used.insert(std::move(stored));
     }
     is_quantized |= !is_plain;
+    // Plain, experts of gpt-oss lie across, which is not written.
+    require(is_plain || first.row_step == 1, ErrorKind::usage,
+            "{}: experts in blocks (\"{}\"), of which no checkpoint in bf16 is written: merge into "
+            "one in bf16, or leave the adapter beside the model (--lora)",
+            checkpoint_.directory(), name);
     if (is_plain && !is_adapted) {
       tensors_.push_back({{name, plain->dtype, plain->shape}, plain, {}});
     } else {
@@ -207,7 +212,6 @@ void MergedCheckpoint::write_rows(const TensorSpec& tensor, const Piece& piece, 
   output.rows.resize(static_cast<std::size_t>(count * cols));
   output.rounded.resize(output.rows.size());
   MatrixSource(checkpoint_, piece.slice).read_rows(first, count, std::span(output.rows));
-  const std::int64_t step = piece.slice.row_step;
   output.pool.for_each(count, 1, [&](std::int64_t row) {
     const auto begin = static_cast<std::size_t>(row * cols);
     const std::span values = std::span(output.rows).subspan(begin, static_cast<std::size_t>(cols));
@@ -216,16 +220,11 @@ void MergedCheckpoint::write_rows(const TensorSpec& tensor, const Piece& piece, 
         round_row(values, std::span(output.rounded).subspan(begin, values.size()));
     require(is_finite, ErrorKind::file,
             "tensor \"{}\": row {}{} has a value that is not finite in bf16: nothing is written",
-            tensor.name, piece.slice.first_row + (first + row) * step,
+            tensor.name, piece.slice.first_row + first + row,
             piece.adapter >= 0 ? ", with the adapter in it," : "");
   });
-  const std::int64_t at_once = step == 1 ? count : 1;
-  const std::span bytes = std::as_bytes(std::span(output.rounded));
-  for (std::int64_t row = 0; row < count; row += at_once) {
-    output.writer.write(tensor.name, (piece.slice.first_row + (first + row) * step) * cols * 2,
-                        bytes.subspan(static_cast<std::size_t>(row * cols * 2),
-                                      static_cast<std::size_t>(at_once * cols * 2)));
-  }
+  output.writer.write(tensor.name, (piece.slice.first_row + first) * cols * 2,
+                      std::as_bytes(std::span(output.rounded)));
   output.done_bytes += count * cols * 2;
 }
 

@@ -20,6 +20,7 @@
 namespace moesaic {
 namespace {
 
+using test::error_message;
 using test::read_text;
 using test::replaced;
 using test::TemporaryDirectory;
@@ -203,27 +204,33 @@ void make_adapter(const std::string& model, const std::string& to,
   save_adapter(to, {{}, specs, sites}, set);
 }
 
+/// Merges a new adapter, of all that can have one where the model runs, into `name`, one of models,
+/// and compares logits with those of both.
+void expect_merged_like_unmerged(const std::string& name, const TemporaryDirectory& directory) {
+  const std::string model = kData + "/models/" + name;
+  make_adapter(model, directory.path_of("lora"), "(?!.*kv_b_proj).*");
+  merge(model, directory.path_of("lora"), directory.path_of("merged"));
+  const std::vector<std::int32_t> tokens =
+      read_golden_logits(model + "/golden.safetensors").input_ids;
+  const EngineSetup unmerged{.directory = model,
+                             .precision = Precision::f32,
+                             .isa = supported_isas().back(),
+                             .lora = directory.path_of("lora")};
+  const EngineSetup merged{.directory = directory.path_of("merged"),
+                           .precision = Precision::f32,
+                           .isa = supported_isas().back()};
+  const auto expected = logits_on_ranks(1, unmerged, tokens);
+  EXPECT_LE(relative_l2(logits_on_ranks(1, merged, tokens), expected), 2e-2) << name;
+  EngineSetup bare = unmerged;
+  bare.lora.clear();
+  EXPECT_GE(relative_l2(logits_on_ranks(1, bare, tokens), expected), 0.1) << name;
+}
+
 TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
   for (const std::string name :
        {"qwen3_moe-nvfp4", "mixtral-gptq-order", "qwen3_moe-fp8-block", "deepseek_v3-fp8-block"}) {
-    const std::string model = kData + "/models/" + name;
     const TemporaryDirectory directory;
-    make_adapter(model, directory.path_of("lora"), "(?!.*kv_b_proj).*");
-    merge(model, directory.path_of("lora"), directory.path_of("merged"));
-    const std::vector<std::int32_t> tokens =
-        read_golden_logits(model + "/golden.safetensors").input_ids;
-    const EngineSetup unmerged{.directory = model,
-                               .precision = Precision::f32,
-                               .isa = supported_isas().back(),
-                               .lora = directory.path_of("lora")};
-    const EngineSetup merged{.directory = directory.path_of("merged"),
-                             .precision = Precision::f32,
-                             .isa = supported_isas().back()};
-    const auto expected = logits_on_ranks(1, unmerged, tokens);
-    EXPECT_LE(relative_l2(logits_on_ranks(1, merged, tokens), expected), 2e-2) << name;
-    EngineSetup bare = unmerged;
-    bare.lora.clear();
-    EXPECT_GE(relative_l2(logits_on_ranks(1, bare, tokens), expected), 0.1) << name;
+    expect_merged_like_unmerged(name, directory);
     EXPECT_FALSE(Json::read_file(directory.path_of("merged") + "/config.json")
                      .contains("quantization_config"));
   }
@@ -264,6 +271,28 @@ TEST(MergedCheckpoint, AnAdapterOfKvBIsMergedAndNotRun) {
       ASSERT_NEAR(now[i], sum, 1e-6 + 0.004 * std::abs(sum)) << r << " " << i;
     }
   }
+}
+
+TEST(MergedCheckpoint, ExpertsThatLieAcrossAreCopied) {
+  const TemporaryDirectory directory;
+  expect_merged_like_unmerged("gpt_oss-v4", directory);
+  const auto bytes_of = [](const std::string& model) {
+    const Checkpoint checkpoint = Checkpoint::open(model);
+    const auto bytes = checkpoint.at("model.layers.1.mlp.experts.gate_up_proj").bytes;
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  EXPECT_EQ(bytes_of(directory.path_of("merged")), bytes_of(kData + "/models/gpt_oss-v4"));
+}
+
+TEST(MergedCheckpoint, ExpertsInBlocksAreRefused) {
+  const std::string model = kData + "/models/gpt_oss-mxfp4";
+  const TemporaryDirectory directory;
+  make_adapter(model, directory.path_of("lora"));
+  const std::string error =
+      error_message([&] { merge(model, directory.path_of("lora"), directory.path_of("merged")); },
+                    ErrorKind::usage);
+  EXPECT_EQ(error.find(model + ": experts in blocks (\"model.layers."), 0U) << error;
+  EXPECT_FALSE(std::filesystem::exists(directory.path_of("merged")));
 }
 
 TEST(MergedCheckpoint, ItsConfigSaysNothingOfQuantisationUnderAnyNameAndPlace) {
