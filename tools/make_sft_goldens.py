@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 from transformers import get_cosine_schedule_with_warmup
 
 from make_model_goldens import (CANDIDATES, SIGMOID_FAMILIES, WIDE_GAP, choice_biases, experts_per_token, load,
-                                router_gaps, seed_of, values_of_routers)
+                                router_gaps, router_logits, seed_of, values_of_routers)
 from model_fixtures import V4, V5
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
@@ -84,6 +84,8 @@ CASES = (
     Case("hy_v3-fused", V5, "hy_v3-v5-fused", "sigmoid router of transformers 5, fused experts, a dense layer",
          {"r": 2, "lora_alpha": 4, "target_modules": [*ATTENTION, "gate_proj", "up_proj", "down_proj"],
           "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
+    Case("gpt_oss-attention", V4, "gpt_oss-v4", "sinks, windows, biases and clamped gating on the way of gradients",
+         {"r": 2, "lora_alpha": 4, "target_modules": ATTENTION}, lengths=(14, 6, 12, 7)),
 )
 
 
@@ -142,7 +144,7 @@ def experts_chosen(model: PeftModel, ids: torch.Tensor) -> list[set[int]]:
     if model.config.model_type in SIGMOID_FAMILIES:
         values = [values for values, _ in values_of_routers(model, ids[None])]
     else:
-        values = model(ids[None], output_router_logits=True, use_cache=False).router_logits
+        values = router_logits(model, ids[None])
         biases = choice_biases(model)
         if biases:
             values = [layer.float().softmax(dim=-1) + bias for layer, bias in zip(values, biases)]

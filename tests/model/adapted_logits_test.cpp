@@ -28,9 +28,9 @@ using test::write_text;
 
 const std::string kData = MOESAIC_TEST_DATA;
 const std::vector<std::string> kLogitsCases = {
-    "qwen3_moe",    "qwen2_moe-rslora-idle", "olmoe-patterns",
-    "mixtral-some", "granitemoe-joined",     "mixtral-fused",
-    "glm4_moe",     "hy_v3-fused",           "ernie4_5_moe"};
+    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns", "mixtral-some",
+    "granitemoe-joined", "mixtral-fused",         "glm4_moe",       "hy_v3-fused",
+    "ernie4_5_moe",      "gpt_oss-attention"};
 
 struct Sample {
   std::vector<std::int32_t> tokens;

@@ -78,7 +78,8 @@ TEST_P(TrainerOf, TwentyStepsAreThoseOfTorch) {
 INSTANTIATE_TEST_SUITE_P(Adapters, TrainerOf,
                          testing::Values("qwen3_moe", "qwen2_moe-rslora-idle", "olmoe-patterns",
                                          "mixtral-some", "granitemoe-joined", "mixtral-fused",
-                                         "glm4_moe", "hy_v3-fused", "ernie4_5_moe"),
+                                         "glm4_moe", "hy_v3-fused", "ernie4_5_moe",
+                                         "gpt_oss-attention"),
                          [](const auto& its) {
                            std::string name = its.param;
                            std::ranges::replace(name, '-', '_');
