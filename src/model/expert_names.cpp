@@ -151,15 +151,21 @@ MlpNames transposed_expert(const LayerTensors& tensors, const ExpertPattern& pat
            .is_transposed = true}};
 }
 
-/// gate_up is [E, 2I, H]; down is [E, H, I]. Gate comes first, but in the blocks of gpt-oss (mxfp4)
-/// rows of gate and up take turns.
+/// Those of gpt-oss (mxfp4).
+bool has_blocks(const LayerTensors& tensors, const ExpertPattern& pattern) {
+  return tensors.has_tensor(companion_names(tensors.name(pattern.gate), "blocks").front());
+}
+
+/// gate_up is [E, 2I, H]; down is [E, H, I]. Gate comes first, but in blocks rows of gate and up
+/// take turns.
 MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
-                        const MoeConfig& config, std::int64_t expert, bool take_turns) {
+                        const MoeConfig& config, std::int64_t expert) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t width = config.expert_width;
   const std::vector<std::int64_t> gate_up_shape = {config.experts, 2 * width, hidden};
   const std::string gate_up = tensors.name(pattern.gate);
   const std::int64_t first = expert * 2 * width;
+  const bool take_turns = has_blocks(tensors, pattern);
   const std::int64_t step = take_turns ? 2 : 1;
   const std::int64_t first_up = first + (take_turns ? 1 : width);
   return {{gate_up, gate_up_shape, first, width, hidden, step},
@@ -174,11 +180,9 @@ MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& patter
 
 MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
                       const MoeConfig& config, std::int64_t expert) {
-  const std::string gate_up = tensors.name(pattern.gate);
-  const bool has_blocks = tensors.has_tensor(companion_names(gate_up, "blocks").front());
-  MlpNames names = config.usual_names == MoeNames::gpt_oss && !has_blocks
-                       ? transposed_expert(tensors, pattern, config, expert)
-                       : stacked_expert(tensors, pattern, config, expert, has_blocks);
+  const bool lies_across = config.usual_names == MoeNames::gpt_oss && !has_blocks(tensors, pattern);
+  MlpNames names = lies_across ? transposed_expert(tensors, pattern, config, expert)
+                               : stacked_expert(tensors, pattern, config, expert);
   if (config.expert_bias) names.biases = fused_biases(tensors, pattern, config, expert);
   return names;
 }
