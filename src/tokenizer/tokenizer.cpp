@@ -262,7 +262,12 @@ class Encoding {
 }  // namespace
 
 Tokenizer Tokenizer::from_directory(const std::string& dir) {
-  const std::string path = (std::filesystem::path(dir) / "tokenizer.json").string();
+  const std::filesystem::path folder(dir);
+  const std::string path = (folder / "tokenizer.json").string();
+  require(file_exists(path) || !file_exists((folder / "tiktoken.model").string()), ErrorKind::file,
+          "{}: no such file; tiktoken.model is there, of which tools/kimi_tokenizer.py of "
+          "Moesaic's sources makes one",
+          path);
   return from_directory(dir, Json::read_file(path, kMaxListBytes));
 }
 

@@ -173,6 +173,12 @@ TEST(StreamDecoder, byte_level_gives_a_character_with_its_last_byte) {
 TEST(TokenizerErrors, missing_or_not_json) {
   EXPECT_EQ(message_of([] { (void)Tokenizer::from_directory("/nonexistent"); }),
             "/nonexistent/tokenizer.json: no such file");
+  const test::TemporaryDirectory kimi;
+  test::write_text(kimi.path_of("tiktoken.model"), "IQ== 0\n");
+  EXPECT_EQ(message_of([&] { (void)Tokenizer::from_directory(kimi.path()); }),
+            kimi.path_of("tokenizer.json") +
+                ": no such file; tiktoken.model is there, of which tools/kimi_tokenizer.py of "
+                "Moesaic's sources makes one");
   EXPECT_NE(message_of([] { (void)Tokenizer::from_json("{", "t.json"); }).find("t.json: not valid"),
             std::string::npos);
   EXPECT_EQ(message_of([] { (void)Tokenizer::from_json("{}", "t.json"); }),
