@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu_features.h"
+#include "kernels/delta_kernels.h"
 #include "kernels/gradient_kernels.h"
 
 namespace moesaic {
@@ -90,6 +91,7 @@ struct VectorKernels {
   /// log(sum_i exp(x[i])), for losses.
   float (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   GradientKernels gradients;
+  DeltaKernels delta;
 };
 
 }  // namespace moesaic

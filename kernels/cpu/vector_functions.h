@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cpu/delta_functions.h"
 #include "kernels/cpu/gradient_functions.h"
 #include "kernels/cpu/natural_log.h"
 #include "kernels/cpu/vector_math.h"
@@ -208,7 +209,8 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .sigmoid = sigmoid,
           .softmax = softmax,
           .log_sum_exp = log_sum_exp,
-          .gradients = make_gradient_kernels()};
+          .gradients = make_gradient_kernels(),
+          .delta = make_delta_kernels()};
 }
 
 }  // namespace
