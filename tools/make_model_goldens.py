@@ -30,7 +30,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerFast
 
 from model_fixtures import FIXTURES, QUANTIZED, V4, V5, Fixture
 
@@ -39,11 +39,23 @@ CANDIDATES = 48  # tokens tried for each place of a golden sequence
 WIDE_GAP = 0.02  # the distance of router probabilities that is looked for
 TOKENIZER_SIZE = 284
 SIGMOID_FAMILIES = ("glm4_moe", "dots1", "minimax_m2", "hy_v3", "deepseek_v3", "glm4_moe_lite")
+NORMS_AROUND_ZERO = ("qwen3_next", "qwen3_5_moe_text")  # one is added to what they store
 TOKENIZER_TEXT = "the quick brown fox jumps over the lazy dog; the experts share the tokens. " * 3
 
 
 def seed_of(text: str) -> int:
     return zlib.crc32(text.encode())
+
+
+def config_of(model: torch.nn.Module):
+    """That of the text model, where another has it in itself."""
+    return model.config.get_text_config()
+
+
+def norm_mean(name: str, config) -> float:
+    """Of the stored weights of a norm."""
+    of_text = "visual." not in name and "linear_attn." not in name
+    return 0.0 if of_text and config.model_type in NORMS_AROUND_ZERO else 1.0
 
 
 # ---------------------------------------------------------------------------------------------
@@ -75,6 +87,8 @@ def weight_std(name: str, parameter: torch.nn.Parameter, config) -> float:
         return 2.0 * unit
     if "down_proj" in name or ".w2." in name or "output_linear" in name:
         return 2.0 * unit * branch
+    if "linear_attn.out_proj" in name:
+        return 0.6 * unit  # what it gets is a product of six projections, each rounded
     return unit * branch if "o_proj" in name else unit
 
 
@@ -84,17 +98,23 @@ def fill(model: torch.nn.Module, name: str) -> None:
     for parameter_name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in parameter_name:
-            parameter.copy_(1.0 + 0.2 * noise)
+            parameter.copy_(norm_mean(parameter_name, config_of(model)) + 0.2 * noise)
+        elif parameter_name.endswith("A_log"):
+            parameter.copy_(0.8 * noise - 1.5)  # some heads remember for long
         else:
-            parameter.copy_(weight_std(parameter_name, parameter, model.config) * noise)
+            parameter.copy_(weight_std(parameter_name, parameter, config_of(model)) * noise)
     for buffer_name, buffer in model.named_buffers():
         if "correction_bias" in buffer_name:  # positive, and as far apart as scores are
             buffer.copy_(0.5 + 0.4 * torch.rand(buffer.shape, generator=generator))
 
 
+def class_of(config) -> type:
+    return AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
+
+
 def save_model(fixture: Fixture, out: Path) -> None:
     config = AutoConfig.for_model(fixture.family, **fixture.config)
-    model = AutoModelForCausalLM.from_config(config)
+    model = class_of(config).from_config(config)
     fill(model, fixture.name)
     options = {"save_original_format": False} if fixture.fused else {}
     if fixture.shard:
@@ -124,7 +144,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 def load(directory: Path) -> torch.nn.Module:
     options = {"experts_implementation": "eager"} if transformers.__version__ >= "5" else {}
-    model, info = AutoModelForCausalLM.from_pretrained(
+    model, info = class_of(AutoConfig.from_pretrained(directory)).from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True,
         **options)
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
@@ -167,11 +187,11 @@ def values_of_routers(model: torch.nn.Module, ids: torch.Tensor) -> list[tuple[t
         hidden, *given = inputs
         logits = torch.nn.functional.linear(hidden.float(), router.weight.float())
         logits = logits.view(*ids.shape, -1)
-        if model.config.model_type == "deepseek_v2":
-            found.append(kept_values(model.config, logits.softmax(dim=-1), lambda g: g.amax(dim=-1)))
+        if config_of(model).model_type == "deepseek_v2":
+            found.append(kept_values(config_of(model), logits.softmax(dim=-1), lambda g: g.amax(dim=-1)))
             return
         bias = given[0] if given else router.e_score_correction_bias
-        found.append(sigmoid_values(model.config, logits, bias))
+        found.append(sigmoid_values(config_of(model), logits, bias))
 
     routers = [m for m in model.modules() if type(m).__name__.lower().endswith("topkrouter")]
     hooks = [router.register_forward_hook(record) for router in routers]
@@ -214,8 +234,8 @@ def router_gaps(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
 
     [sequences, tokens] of the tokens `ids`.
     """
-    k = experts_per_token(model.config)
-    if model.config.model_type in (*SIGMOID_FAMILIES, "deepseek_v2"):
+    k = experts_per_token(config_of(model))
+    if config_of(model).model_type in (*SIGMOID_FAMILIES, "deepseek_v2"):
         gaps = [torch.minimum(gap_after(values, k), of_groups)
                 for values, of_groups in values_of_routers(model, ids)]
         return torch.stack(gaps).amin(dim=0)
@@ -235,7 +255,7 @@ def choose_tokens(model: torch.nn.Module, fixture: Fixture) -> torch.Tensor:
     calls have the full length, because some kinds of rope depend on it.
     """
     generator = torch.Generator().manual_seed(seed_of(fixture.name + " tokens"))
-    known = TOKENIZER_SIZE if fixture.tokenizer else model.config.vocab_size
+    known = TOKENIZER_SIZE if fixture.tokenizer else config_of(model).vocab_size
     ids = torch.randint(3, known, (fixture.tokens,), generator=generator)
     for place in range(fixture.tokens):
         tried = ids.repeat(CANDIDATES, 1)

@@ -509,6 +509,57 @@ FIXTURES = [
              attention_bias=False, swiglu_limit=2.5, swiglu_alpha=1.3, pad_token_id=0, **IDS),
         shard="60KB",
     ),
+    # ---------------------------------------------------------------------- gated delta nets
+    Fixture(
+        "qwen3_next-v4", V4, "qwen3_next", "bfloat16", 70,
+        "gated delta net (in_proj_qkvz, in_proj_ba) and one layer of gated attention by the "
+        "interval, value heads that share keys, norms of 1 + w, part of a head rotated, gated "
+        "shared expert, a dense layer, more tokens than transformers takes at once, bf16",
+        dict(vocab_size=110, hidden_size=44, intermediate_size=36, num_hidden_layers=4,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=16, linear_num_key_heads=2,
+             linear_num_value_heads=4, linear_key_head_dim=10, linear_value_head_dim=22,
+             linear_conv_kernel_dim=4, num_experts=7, num_experts_per_tok=2,
+             moe_intermediate_size=18, shared_expert_intermediate_size=26, norm_topk_prob=True,
+             mlp_only_layers=[1], tie_word_embeddings=False, rope_theta=10000000.0,
+             max_position_embeddings=128, **IDS),
+    ),
+    Fixture(
+        "qwen3_next-v5-fused", V5, "qwen3_next", "float32", 30,
+        "5.x config, fused expert tensors, layer_types, attention_bias, two taps of the "
+        "convolution, a value head a key head, norm_topk_prob false, tied, fp32",
+        dict(vocab_size=100, hidden_size=40, intermediate_size=36, num_hidden_layers=2,
+             num_attention_heads=3, num_key_value_heads=1, head_dim=24, linear_num_key_heads=3,
+             linear_num_value_heads=3, linear_key_head_dim=9, linear_value_head_dim=18,
+             linear_conv_kernel_dim=2, num_experts=6, num_experts_per_tok=2,
+             moe_intermediate_size=20, shared_expert_intermediate_size=14, norm_topk_prob=False,
+             attention_bias=True, tie_word_embeddings=True, max_position_embeddings=128,
+             layer_types=["full_attention", "linear_attention"],
+             rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                              "partial_rotary_factor": 0.5}, **IDS),
+        fused=True,
+    ),
+    Fixture(
+        "qwen3_5_moe-v5", V5, "qwen3_5_moe", "bfloat16", 36,
+        "text_config and tensors of model.language_model beside what reads images, four "
+        "projections of a gated delta net, keys wider than a vector, shards with an index, bf16",
+        dict(text_config=dict(
+                 vocab_size=110, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+                 num_key_value_heads=2, head_dim=16, linear_num_key_heads=1,
+                 linear_num_value_heads=3, linear_key_head_dim=18, linear_value_head_dim=36,
+                 num_experts=7, num_experts_per_tok=3, moe_intermediate_size=18,
+                 shared_expert_intermediate_size=22, tie_word_embeddings=False,
+                 max_position_embeddings=128,
+                 layer_types=["linear_attention", "full_attention", "linear_attention"],
+                 rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                                  "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0],
+                                  "mrope_interleaved": True}, **IDS),
+             vision_config=dict(depth=1, hidden_size=8, num_heads=2, intermediate_size=8,
+                                num_position_embeddings=4, out_hidden_size=48, patch_size=2,
+                                temporal_patch_size=1, spatial_merge_size=1),
+             image_token_id=107, video_token_id=108, vision_start_token_id=105,
+             vision_end_token_id=106, tie_word_embeddings=False),
+        shard="60KB",
+    ),
 ]
 
 MIXTRAL = dict(vocab_size=48, hidden_size=64, intermediate_size=32, num_hidden_layers=2,

@@ -62,10 +62,12 @@ void require_trainable(const OpenModel& model) {
   const std::vector<LayerConfig>& layers = model.config.layers;
   const auto layer = std::ranges::find_if_not(
       layers, [](const LayerConfig& each) { return each.mixer->can_be_trained(); });
-  require(
-      layer == layers.end(), ErrorKind::usage,
-      "{}: models of family {} cannot be trained: the attention of layer {} has no backward pass",
-      model.files.directory(), model.config.family, layer - layers.begin());
+  if (layer == layers.end()) return;
+  const MixerText text = layer->mixer->text();
+  fail(ErrorKind::usage,
+       "{}: models of family {} cannot be trained: layer {} ({}: {}) has no backward pass",
+       model.files.directory(), model.config.family, layer - layers.begin(), text.label,
+       text.sizes);
 }
 
 std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime, const OpenModel& model) {

@@ -81,7 +81,7 @@ bool is_plain(DType dtype) {
 }  // namespace
 
 MatrixSource::MatrixSource(const Checkpoint& checkpoint, const TensorSlice& slice)
-    : rows_(slice.rows), cols_(slice.cols) {
+    : rows_(slice.rows), cols_(slice.cols), offset_(slice.offset) {
   const StoredMatrix matrix(checkpoint, slice);
   if (!slice.is_transposed) codec_ = find_codec(matrix);
   if (codec_ != nullptr) {
@@ -182,6 +182,8 @@ void MatrixSource::read_rows(std::int64_t first, std::int64_t count, std::span<f
   } else {
     use_rows(first, count, [&](std::span<const std::byte> rows) { to_floats(rows, dtype_, out); });
   }
+  if (offset_ == 0) return;
+  for (float& element : out) element += offset_;
 }
 
 void MatrixSource::read_rows(std::int64_t first, std::int64_t count,

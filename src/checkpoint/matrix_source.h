@@ -78,6 +78,7 @@ class MatrixSource {
   std::shared_ptr<const MatrixCodec> codec_;
   std::int64_t first_row_ = 0;  // of the codec's matrix
   std::int64_t row_step_ = 1;
+  float offset_ = 0;  // of TensorSlice
 };
 
 }  // namespace moesaic

@@ -24,6 +24,8 @@ struct TensorSlice {
   /// ones are plain.
   bool is_transposed = false;
   std::int64_t first_column = 0;
+  /// Added to each element that is read as a float: norms may store what is missing to 1.
+  float offset = 0;
 };
 
 /// Whether a checkpoint holds a tensor of this name.

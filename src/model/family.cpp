@@ -1,6 +1,7 @@
 #include "src/model/family.h"
 
 #include "base/error.h"
+#include "src/model/delta_kind.h"
 #include "src/model/gqa_kind.h"
 #include "src/model/mla_kind.h"
 #include "src/model/read_experts.h"
@@ -11,6 +12,8 @@ namespace {
 constexpr IntRange kAnyLayer = {0, std::int64_t{1} << 40};
 constexpr std::string_view kFull = "full_attention";
 constexpr std::string_view kSliding = "sliding_attention";
+constexpr std::string_view kLinear = "linear_attention";
+constexpr IntRange kInterval = {1, std::int64_t{1} << 40};
 
 constexpr std::string_view kGptOssRope =
     R"({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,)"
@@ -31,6 +34,11 @@ std::string_view sliding_from_layer(const ConfigReader& reader, std::int64_t lay
 std::string_view sliding_on_even(const ConfigReader&, std::int64_t layer) {
   return layer % 2 == 0 ? kSliding : kFull;
 }
+/// qwen3_next: attention in the last of so many layers.
+std::string_view full_by_interval(const ConfigReader& reader, std::int64_t layer) {
+  const std::int64_t interval = reader.int_or("full_attention_interval", 4, kInterval);
+  return (layer + 1) % interval == 0 ? kFull : kLinear;
+}
 /// Transformers 4.57 masks all layers alike on the CPU (max_window_layers concerns flash attention
 /// alone); transformers 5 writes the choice of each qwen2_moe layer into `layer_types`.
 std::string_view sliding_by_flag(const ConfigReader& reader, std::int64_t) {
@@ -47,6 +55,19 @@ std::vector<MixerRow> gqa(const GqaTraits& traits) {
 
 std::vector<MixerRow> mla(const MlaTraits& traits = {}) {
   return {{std::string(kFull), read_mla(traits)}};
+}
+
+/// Gated delta nets, and gated attention in some layers.
+std::vector<MixerRow> delta(DeltaForm form) {
+  return {{std::string(kLinear), read_delta(form)},
+          {std::string(kFull), read_gqa({.num_kv_heads = 2,
+                                         .head_dim = 256,
+                                         .qkv_bias = GqaBias{"attention_bias", false},
+                                         .o_bias = GqaBias{"attention_bias", false},
+                                         .qk_norm = QkNorm::per_head,
+                                         .rotated_share = 0.25,
+                                         .gated = true},
+                                        GqaSpan::all)}};
 }
 
 /// What DeepSeek-V3 has, and those that took it over.
@@ -90,7 +111,7 @@ std::vector<Family> make_families() {
        .usual_layer_type = sliding_by_flag,
        .reads_layer_types = true,
        .moe_layers = sparse_steps,
-       .experts = read_experts({.shared = gated_shared_expert}),
+       .experts = read_experts({.shared = gated_shared_expert(5632)}),
        .plain_mlp = read_plain_mlp()},
       {.name = "olmoe",
        .max_position_embeddings = 4096,
@@ -287,6 +308,25 @@ std::vector<Family> make_families() {
                                 .has_biases = true,
                                 .is_clamped = true,
                                 .usual_names = MoeNames::gpt_oss})},
+      {.name = "qwen3_next",
+       .max_position_embeddings = 32768,
+       .norm_offset = 1,
+       .mixers = delta(DeltaForm::by_key_head),
+       .usual_layer_type = full_by_interval,
+       .reads_layer_types = true,
+       .moe_layers = sparse_steps,
+       .experts = read_experts({.normalizes = true, .shared = gated_shared_expert(512)}),
+       .plain_mlp = read_plain_mlp()},
+      {.name = "qwen3_5_moe",
+       .aliases = {"qwen3_5_moe_text"},
+       .max_position_embeddings = 32768,
+       .norm_offset = 1,
+       .in_transformers4 = false,
+       .mixers = delta(DeltaForm::separate),
+       .usual_layer_type = full_by_interval,
+       .reads_layer_types = true,
+       .experts =
+           read_experts({.normalize = Normalize::always, .shared = gated_shared_expert(512)})},
   };
 }
 

@@ -33,6 +33,7 @@ struct Family {
   std::vector<std::string> aliases{};  ///< others that mean the same
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
+  float norm_offset = 0;  ///< added to the weights that norms store, but for one within a mixer
   bool tie_word_embeddings = false;
   std::optional<std::int64_t> bos_token_id{};
   std::optional<std::int64_t> eos_token_id{};

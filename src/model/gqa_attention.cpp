@@ -57,6 +57,7 @@ class GqaAttention : public TokenMixer {
   void begin(const Batch& batch) override;
   void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) override;
   [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
+    if (config_.gated) return TokenMixer::make_stash();
     return std::make_unique<GqaStash>(config_);
   }
   void backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
@@ -68,6 +69,7 @@ class GqaAttention : public TokenMixer {
     Buffer<float> queries;       // [rows, head_dim]
     Buffer<float> out;           // [rows, head_dim]
     Buffer<float> sinks;         // [rows] or none
+    Buffer<float> gates;         // [gate_width] or none
     Buffer<float> log_sum_exps;  // [rows]
     ByteBuffer kernel;
     std::vector<std::int64_t> first_keys;
@@ -75,6 +77,13 @@ class GqaAttention : public TokenMixer {
     std::vector<const std::byte*> key_blocks;    // of the pages that a task sees
     std::vector<const std::byte*> value_blocks;  // the same
   };
+  /// Queries, keys and values of a row; gates stand before them.
+  [[nodiscard]] float* queries_of(std::int64_t row) const {
+    return context_.projected.data() + row * config_.projected_width() + config_.gate_width();
+  }
+  /// From the queries and gates of each head to all gates, then all queries.
+  void part_gates(std::int64_t row, Scratch& scratch) const;
+  void apply_gates(std::int64_t row) const;
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
   void find_blocks(const MixerLayer& layer, const BatchSequence& sequence,
                    const AttentionTask& task, Scratch& scratch) const;
@@ -129,6 +138,7 @@ GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
     scratch.queries = Buffer<float>(rows * config.head_dim);
     scratch.out = Buffer<float>(rows * config.head_dim);
     if (config.sinks) scratch.sinks = Buffer<float>(rows);
+    if (config.gated) scratch.gates = Buffer<float>(config.gate_width());
     scratch.log_sum_exps = Buffer<float>(rows);
     scratch.kernel = ByteBuffer(
         static_cast<std::size_t>(attention_scratch_bytes(config.head_dim, config.head_dim)));
@@ -155,10 +165,30 @@ void GqaAttention::begin(const Batch& batch) {
   states_.reserve(plan_.state_floats());
 }
 
+void GqaAttention::part_gates(std::int64_t row, Scratch& scratch) const {
+  const std::int64_t size = config_.head_dim;
+  float* const heads = queries_of(row) - config_.gate_width();  // a query and its gate each
+  for (std::int64_t h = 0; h < config_.num_heads; ++h) {
+    std::copy_n(heads + (2 * h + 1) * size, size, scratch.gates.data() + h * size);
+  }
+  for (std::int64_t h = config_.num_heads; h-- > 0;) {  // the last first: none is overwritten
+    std::copy_n(heads + 2 * h * size, size, queries_of(row) + h * size);
+  }
+  std::copy_n(scratch.gates.data(), config_.gate_width(), heads);
+}
+
+void GqaAttention::apply_gates(std::int64_t row) const {
+  const std::int64_t width = config_.gate_width();
+  float* const gates = queries_of(row) - width;
+  context_.compute.vector->sigmoid(gates, width);
+  const std::span<float> mixed = mixed_.row(row);
+  for (std::int64_t i = 0; i < width; ++i) mixed[static_cast<std::size_t>(i)] *= gates[i];
+}
+
 void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
                                  std::int64_t row) const {
   const GqaPages pages(config_, context_.config.precision, *token.sequence, layer.index);
-  float* const queries = context_.projected.data() + row * config_.row_width();
+  float* const queries = queries_of(row);
   heads_.prepare(layer.weights, angles(row), queries);
   const float* const keys = queries + config_.q_width();
   const float* const values = keys + config_.kv_width();
@@ -194,13 +224,12 @@ AttentionArgs GqaAttention::gather(const MixerLayer& layer, const BatchSequence&
   const std::int64_t head_dim = config_.head_dim;
   const std::int64_t group = config_.group();
   const std::int64_t group_width = group * head_dim;
-  const std::int64_t q_stride = config_.row_width();
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::int64_t row = sequence.first_row + rows.first + i;
     const std::int64_t end = sequence.position + rows.first + i + 1;
     const std::int64_t first = config_.window > 0 ? end - config_.window : 0;
     std::memcpy(scratch.queries.data() + i * group_width,
-                context_.projected.data() + row * q_stride + rows.kv_head * group_width,
+                queries_of(row) + rows.kv_head * group_width,
                 static_cast<std::size_t>(group_width * 4));
     for (std::int64_t g = 0; g < group; ++g) {
       const auto at = static_cast<std::size_t>(i * group + g);
@@ -286,7 +315,7 @@ void GqaAttention::attend(const MixerLayer& layer, const Batch& batch) {
 void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) {
   const WeightSet& weights = layer.weights;
   const std::int64_t rows = batch.rows();
-  const std::int64_t width = config_.row_width();
+  const std::int64_t width = config_.projected_width();
   auto* const keep = static_cast<GqaStash*>(part.keep);
   context_.projected.reserve(rows * width);
   const MatrixView<float> prepared = context_.projected.matrix(rows, width);
@@ -302,11 +331,15 @@ void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const Pa
     log_sum_exps_ = {};
   }
   context_.linear.forward(weights[kQkv], weights[kQkvBias].vector, part.x, projected);
-  context_.compute.pool->for_each_row(rows, [&](std::int64_t row) {
+  context_.compute.pool->for_each_row(rows, [&](std::int64_t row, int worker) {
     if (keep != nullptr) std::ranges::copy(projected.row(row), prepared.row(row).data());
+    if (config_.gated) part_gates(row, scratch_[static_cast<std::size_t>(worker)]);
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
+  if (config_.gated) {
+    context_.compute.pool->for_each_row(rows, [&](std::int64_t row) { apply_gates(row); });
+  }
   context_.linear.forward(weights[kO], weights[kOBias].vector, mixed_, part.y);
 }
 

@@ -81,7 +81,7 @@ AdapterSite site_in(std::int64_t stacked_rows, std::int64_t first_row, AdapterSi
 }  // namespace
 
 std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
-  const std::int64_t q = config_.q_width();
+  const std::int64_t q = config_.gate_width() + config_.q_width();
   const std::int64_t kv = config_.kv_width();
   const std::string q_name = "self_attn.q_proj";
   const std::string k_name = "self_attn.k_proj";
@@ -96,8 +96,8 @@ std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
                              site_in(q + 2 * kv, q, site(k_name, {kv, config_.hidden})),
                              site_in(q + 2 * kv, q + kv, site(v_name, {kv, config_.hidden}))}};
   weights[kO] = {.name = "o",
-                 .parts = {tensors.matrix(o_name, config_.hidden, q)},
-                 .sites = {site(o_name, {config_.hidden, q})}};
+                 .parts = {tensors.matrix(o_name, config_.hidden, config_.q_width())},
+                 .sites = {site(o_name, {config_.hidden, config_.q_width()})}};
   const auto vector = [](std::string name, std::vector<TensorSlice> parts) {
     return NamedWeight{
         .name = std::move(name), .parts = std::move(parts), .form = WeightForm::vector};
@@ -114,9 +114,9 @@ std::vector<NamedWeight> GqaKind::weights(const LayerTensors& tensors) const {
   if (config_.qk_norm == QkNorm::none) return weights;
   const bool whole = config_.qk_norm == QkNorm::whole;
   const auto norm = [&](std::string_view name, std::int64_t width) {
-    return vector_slice(tensors.name(name), whole ? width : config_.head_dim);
+    return vector_slice(tensors.name(name), whole ? width : config_.head_dim, config_.norm_offset);
   };
-  weights[kQNorm] = vector("q_norm", {norm("self_attn.q_norm.weight", q)});
+  weights[kQNorm] = vector("q_norm", {norm("self_attn.q_norm.weight", config_.q_width())});
   weights[kKNorm] = vector("k_norm", {norm("self_attn.k_norm.weight", kv)});
   return weights;
 }
@@ -153,9 +153,9 @@ TokenNumbers GqaKind::token_numbers() const {
           .stored = 2 * config_.kv_width()};
 }
 
-/// What GqaAttention has: queries, keys and values, the attended rows, rotary angles.
+/// What GqaAttention has: gates, queries, keys and values, the attended rows, rotary angles.
 std::int64_t GqaKind::row_bytes() const {
-  return 4 * (config_.row_width() + config_.q_width() + config_.head_dim);
+  return 4 * (config_.projected_width() + config_.q_width() + config_.head_dim);
 }
 
 std::int64_t GqaKind::pass_bytes(const PassSize& pass) const {
@@ -186,11 +186,12 @@ bool GqaKind::depends_on_prompt_length() const {
 }
 
 MixerText GqaKind::text() const {
-  return {.label = "heads",
-          .sizes = fmt::format("{} of {}, {} for keys and values", config_.num_heads,
-                               config_.head_dim, config_.num_kv_heads),
-          .positions = fmt::format("rope {} (theta {})", rope_type_name(config_.rope.type),
-                                   config_.rope.theta)};
+  return {
+      .label = "heads",
+      .sizes = fmt::format("{} of {}, {} for keys and values{}", config_.num_heads,
+                           config_.head_dim, config_.num_kv_heads, config_.gated ? "; gated" : ""),
+      .positions =
+          fmt::format("rope {} (theta {})", rope_type_name(config_.rope.type), config_.rope.theta)};
 }
 
 void GqaKind::write_fields(JsonWriter& out) const {
@@ -207,7 +208,11 @@ std::unique_ptr<TokenMixer> GqaKind::make_mixer(LayerContext& context) const {
 
 ReadMixer read_gqa(GqaTraits traits, GqaSpan span) {
   return [traits = std::move(traits), span](const ConfigReader& reader, const ModelConfig& model) {
-    GqaConfig config{.hidden = model.hidden_size, .qk_norm = traits.qk_norm, .sinks = traits.sinks};
+    GqaConfig config{.hidden = model.hidden_size,
+                     .qk_norm = traits.qk_norm,
+                     .sinks = traits.sinks,
+                     .gated = traits.gated,
+                     .norm_offset = model.norm_offset};
     read_heads(reader, traits, config);
     const auto bias = [&](const std::optional<GqaBias>& field) {
       return field && reader.flag_or(field->key, field->otherwise);

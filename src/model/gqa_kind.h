@@ -29,6 +29,10 @@ struct GqaConfig {
   bool o_bias = false;
   QkNorm qk_norm = QkNorm::none;
   bool sinks = false;  ///< each query head has a score that no value goes with
+  /// What attention gives is weighted by a sigmoid, of as many rows of q_proj as there are queries:
+  /// behind those of each head.
+  bool gated = false;
+  float norm_offset = 0;  ///< as ModelConfig
   double rms_norm_eps = 1e-6;
   std::optional<double> clip_qkv{};  ///< queries, keys and values are clamped to +- this
   double scale = 1.0;                ///< logits of attention are multiplied by it
@@ -44,6 +48,10 @@ struct GqaConfig {
   [[nodiscard]] std::int64_t q_width() const noexcept { return num_heads * head_dim; }
   /// Columns of the key projection's output, and of the value projection's.
   [[nodiscard]] std::int64_t kv_width() const noexcept { return num_kv_heads * head_dim; }
+  /// Columns of the query projection's output that are gates.
+  [[nodiscard]] std::int64_t gate_width() const noexcept { return gated ? q_width() : 0; }
+  /// Columns of all projections' outputs: row_width(), and gates.
+  [[nodiscard]] std::int64_t projected_width() const noexcept { return gate_width() + row_width(); }
   /// Of all three projections: queries, keys, values.
   [[nodiscard]] std::int64_t row_width() const noexcept { return q_width() + 2 * kv_width(); }
 };
@@ -57,7 +65,7 @@ class GqaKind : public MixerKind {
 
   [[nodiscard]] const GqaConfig& config() const noexcept { return config_; }
 
-  /// qkv [q_width + 2 kv_width, hidden], qkv_bias, o [hidden, q_width], o_bias, q_norm, k_norm,
+  /// qkv [projected_width, hidden], qkv_bias, o [hidden, q_width], o_bias, q_norm, k_norm,
   /// sinks [num_heads].
   [[nodiscard]] std::vector<NamedWeight> weights(const LayerTensors& tensors) const override;
   [[nodiscard]] CacheNeeds cache(Precision precision) const override;
@@ -66,6 +74,7 @@ class GqaKind : public MixerKind {
   [[nodiscard]] TokenNumbers token_numbers() const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
   [[nodiscard]] std::int64_t pass_bytes(const PassSize& pass) const override;
+  [[nodiscard]] bool can_be_trained() const override { return !config_.gated; }
   [[nodiscard]] std::int64_t kept_bytes() const override;
   [[nodiscard]] std::int64_t backward_bytes() const override;
   [[nodiscard]] std::int64_t backward_pass_bytes(const PassSize& pass) const override;
@@ -105,6 +114,7 @@ struct GqaTraits {
   std::string rotary_dim_key{};  ///< field of how many elements that are; empty: none
   RotaryForm rotary_form = RotaryForm::halves;
   bool sinks = false;       ///< tensors self_attn.sinks
+  bool gated = false;       ///< as GqaConfig
   std::string clip_key{};   ///< field of clip_qkv; empty: none
   std::string scale_key{};  ///< field of the scale, by default 1; empty: 1 / sqrt(head_dim)
 };

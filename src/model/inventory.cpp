@@ -1,5 +1,6 @@
 #include "src/model/inventory.h"
 
+#include <algorithm>
 #include <charconv>
 #include <set>
 #include <string>
@@ -19,9 +20,13 @@ bool is_buffer(std::string_view name) {
          name.ends_with(".masked_bias") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
-/// Parts of a model that generation of text from text has no use for: images.
-bool is_of_images(std::string_view name) {
-  return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
+/// Parts of a model that generation of text from text has no use for: images, and, of Qwen, what
+/// predicts further tokens.
+bool is_of_no_use(std::string_view name) {
+  constexpr std::string_view kBeginnings[] = {"vision_tower.", "mm_projector.", "model.visual.",
+                                              "visual.", "mtp."};
+  return std::ranges::any_of(
+      kBeginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
 /// Layers behind the last, which predict further tokens. They have a matrix that brings the
@@ -84,7 +89,7 @@ Inventory take_inventory(const Checkpoint& checkpoint, const ModelNames& names) 
     if (found != wanted.end()) {
       auto& bytes = found->second ? inventory.expert_bytes : inventory.non_expert_bytes;
       bytes[tensor->dtype] += static_cast<std::int64_t>(tensor->bytes.size());
-    } else if (is_buffer(tensor->name) || is_of_images(tensor->name) ||
+    } else if (is_buffer(tensor->name) || is_of_no_use(tensor->name) ||
                prediction.has(tensor->name) || (tied && is_lm_head(tensor->name))) {
       inventory.ignored.push_back(tensor->name);
     } else {

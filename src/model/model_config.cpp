@@ -157,6 +157,7 @@ ModelConfig parse_model_config(const Json& config, const std::optional<Json>& ge
   model.family = family.name;
   model.peft5_takes_experts = family.peft5_takes_experts;
   model.in_transformers4 = family.in_transformers4;
+  model.norm_offset = family.norm_offset;
   read_sizes(reader, family, model);
   read_mixers(reader, family, model);
   read_feed_forward(reader, family, model);

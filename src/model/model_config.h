@@ -29,6 +29,7 @@ struct ModelConfig {
   std::int64_t hidden_size = 0;
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
+  float norm_offset = 0;             ///< as Family
   bool tie_word_embeddings = false;  ///< lm_head is the embedding
   std::string dtype;                 ///< as config.json says, such as "bfloat16"; may be empty
 

@@ -42,9 +42,11 @@ void complete_sites(std::vector<NamedWeight>& weights, std::int64_t layer) {
 
 LayerNames find_layer(const ModelConfig& config, const LayerConfig& layer,
                       const LayerTensors& tensors) {
-  return {.input_norm = vector_slice(tensors.name("input_layernorm.weight"), config.hidden_size),
-          .post_attention_norm =
-              vector_slice(tensors.name("post_attention_layernorm.weight"), config.hidden_size),
+  const auto norm = [&](std::string_view name) {
+    return vector_slice(tensors.name(name), config.hidden_size, config.norm_offset);
+  };
+  return {.input_norm = norm("input_layernorm.weight"),
+          .post_attention_norm = norm("post_attention_layernorm.weight"),
           .mixer = layer.mixer->weights(tensors),
           .feed_forward = layer.feed_forward->weights(tensors)};
 }
@@ -55,8 +57,10 @@ TensorSlice matrix_slice(std::string tensor, std::int64_t rows, std::int64_t col
   return {std::move(tensor), {rows, cols}, 0, rows, cols};
 }
 
-TensorSlice vector_slice(std::string tensor, std::int64_t size) {
-  return {std::move(tensor), {size}, 0, 1, size};
+TensorSlice vector_slice(std::string tensor, std::int64_t size, float offset) {
+  TensorSlice slice{std::move(tensor), {size}, 0, 1, size};
+  slice.offset = offset;
+  return slice;
 }
 
 bool LayerTensors::has_matrix(std::string_view below) const {
@@ -77,7 +81,7 @@ ModelNames find_model_names(const ModelConfig& config, const TensorExists& exist
   ModelNames names;
   names.embedding =
       matrix_slice(root + "embed_tokens.weight", config.vocab_size, config.hidden_size);
-  names.final_norm = vector_slice(root + "norm.weight", config.hidden_size);
+  names.final_norm = vector_slice(root + "norm.weight", config.hidden_size, config.norm_offset);
   names.lm_head = names.embedding;
   if (!config.tie_word_embeddings) {
     names.lm_head.tensor = first_of({"lm_head.weight", "language_model.lm_head.weight"}, exists);

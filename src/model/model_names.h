@@ -51,7 +51,7 @@ struct ModelNames {
 };
 
 [[nodiscard]] TensorSlice matrix_slice(std::string tensor, std::int64_t rows, std::int64_t cols);
-[[nodiscard]] TensorSlice vector_slice(std::string tensor, std::int64_t size);
+[[nodiscard]] TensorSlice vector_slice(std::string tensor, std::int64_t size, float offset = 0);
 
 /// Looks for a layer's tensors among those that a checkpoint has.
 class LayerTensors {

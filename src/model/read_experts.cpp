@@ -135,9 +135,11 @@ ReadFeedForward read_plain_mlp() {
   };
 }
 
-void gated_shared_expert(const ConfigReader& reader, MoeConfig& config) {
-  config.shared_width = reader.int_or("shared_expert_intermediate_size", 5632, kWidths);
-  config.gates_shared = true;
+ReadShared gated_shared_expert(std::int64_t otherwise) {
+  return [otherwise](const ConfigReader& reader, MoeConfig& config) {
+    config.shared_width = reader.int_or("shared_expert_intermediate_size", otherwise, kWidths);
+    config.gates_shared = true;
+  };
 }
 
 ReadShared shared_experts(std::string count_key, std::int64_t otherwise) {

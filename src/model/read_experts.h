@@ -41,8 +41,8 @@ struct MoeTraits {
 /// Of layers without experts, of the width in the field intermediate_size.
 [[nodiscard]] ReadFeedForward read_plain_mlp();
 
-/// One of a width of its own that a gate weights (qwen2_moe).
-void gated_shared_expert(const ConfigReader& reader, MoeConfig& config);
+/// One of a width of its own, `otherwise` where config.json is silent, that a gate weights.
+[[nodiscard]] ReadShared gated_shared_expert(std::int64_t otherwise);
 /// So many as the field says, as one of their width together.
 [[nodiscard]] ReadShared shared_experts(std::string count_key, std::int64_t otherwise);
 

@@ -172,6 +172,16 @@ TEST(MatrixSource, only_plain_numbers_lie_across) {
       directory.path_of("model.safetensors") + ": tensor \"w\" is F8_E4M3, not F32, BF16 or F16");
 }
 
+TEST(MatrixSource, adds_what_norms_leave_out) {
+  const TemporaryDirectory directory;
+  const Checkpoint checkpoint =
+      checkpoint_with<std::uint16_t>(directory, DType::bf16, {3}, {0x3f80, 0xbf80, 0x3b80});
+  TensorSlice slice{"w", {3}, 0, 1, 3};
+  slice.offset = 1;
+  EXPECT_EQ(row_as_float(MatrixSource(checkpoint, slice), 0),
+            (std::vector<float>{2, 0, 1.00390625F}));
+}
+
 TEST(MatrixSource, reads_at_any_alignment) {
   const TemporaryDirectory directory;
   test::write_text(directory.path_of("config.json"), "{}");

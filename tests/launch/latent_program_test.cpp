@@ -59,8 +59,8 @@ TEST(LatentProgram, TextsAreTheSameOnAnyRanksAndFromPackedWeights) {
 TEST(LatentProgram, FineTuningIsRefusedBeforeDataIsRead) {
   const TemporaryDirectory directory;
   const std::string refusal =
-      "models of family deepseek_v3 cannot be trained: the attention of layer 0 has no backward "
-      "pass";
+      "models of family deepseek_v3 cannot be trained: layer 0 (heads: 6 of 16 + 12, values of 32; "
+      "latent of 36) has no backward pass";
   expect_failure(run_ranks(2, {"sft", "-m", kLatent, "--data", directory.path_of("none"), "-o",
                                directory.path_of("out")}),
                  2, {kLatent, refusal});

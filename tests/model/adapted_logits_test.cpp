@@ -236,6 +236,12 @@ TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
   }
 }
 
+TEST(MergedCheckpoint, ProjectionsOfGatedLayersAreThere) {
+  for (const std::string name : {"qwen3_next-v4", "qwen3_5_moe-v5"}) {
+    expect_merged_like_unmerged(name, TemporaryDirectory());
+  }
+}
+
 // Its rows are multiplied in two places, so that no product could take the adapter.
 TEST(MergedCheckpoint, AnAdapterOfKvBIsMergedAndNotRun) {
   const std::string model = kData + "/models/deepseek_v3-fp8-block";

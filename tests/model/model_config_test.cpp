@@ -84,7 +84,6 @@ TEST(ModelConfig, reads_qwen3_moe) {
   EXPECT_EQ(gqa(config).num_kv_heads, 2);
   EXPECT_EQ(gqa(config).head_dim, 20);
   EXPECT_EQ(gqa(config).q_width(), 120);
-  EXPECT_EQ(gqa(config).kv_width(), 40);
   EXPECT_EQ(config.num_experts, 8);
   EXPECT_EQ(config.experts_per_token, 3);
   EXPECT_EQ(sizes(config).expert_width, 24);
@@ -285,7 +284,8 @@ TEST(ModelConfig, names_unknown_families_and_what_is_supported) {
   EXPECT_EQ(edit_error("qwen3_moe", "llama"),
             "config.json: model_type: model family \"llama\" is not supported; these are: "
             "qwen3_moe, qwen2_moe, olmoe, mixtral, granitemoe, glm4_moe, dots1, minimax_m2, hy_v3, "
-            "ernie4_5_moe, deepseek_v3, kimi_k2, deepseek_v2, glm4_moe_lite, gpt_oss");
+            "ernie4_5_moe, deepseek_v3, kimi_k2, deepseek_v2, glm4_moe_lite, gpt_oss, qwen3_next, "
+            "qwen3_5_moe, qwen3_5_moe_text");
   EXPECT_EQ(edit_error(R"("model_type": "qwen3_moe", )", ""),
             "config.json: field \"model_type\" is missing");
   EXPECT_EQ(edit_error(R"("qwen3_moe")", "3"),

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "src/model/delta_kind.h"
+
+namespace moesaic {
+
+/// `config` and `context` must outlive the result. It cannot be trained.
+[[nodiscard]] std::unique_ptr<TokenMixer> make_delta_net(const DeltaConfig& config,
+                                                         LayerContext& context);
+
+}  // namespace moesaic
