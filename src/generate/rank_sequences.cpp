@@ -141,6 +141,9 @@ void RankSequences::add_part(Active& sequence, std::int64_t count) {
 
 RankSequences::Begin RankSequences::begin(std::size_t index) {
   Active& sequence = sequences_[index];
+  while (pool_.state_bytes() > free_bytes()) {  // before a beginning is found: none may go then
+    if (!kept_.drop_oldest()) return Begin::waits_for_memory;
+  }
   const Beginning beginning = find_beginning(index);
   if (beginning.grows) return Begin::waits_for_another;
   const auto have_memory = [&] {
@@ -153,9 +156,6 @@ RankSequences::Begin RankSequences::begin(std::size_t index) {
         std::min(sequence.known() + 1, most_positions(sequence.prompt_tokens, sequence.request)));
     return (pages + others) * pool_.page_bytes() <= free_bytes();
   };
-  while (pool_.state_bytes() > free_bytes()) {
-    if (!kept_.drop_oldest()) return Begin::waits_for_memory;
-  }
   sequence.cache = pool_.make_sequence(sequence.prompt_tokens);
   std::int64_t shared = 0;
   if (beginning.of != nullptr) {
@@ -172,13 +172,15 @@ RankSequences::Begin RankSequences::begin(std::size_t index) {
 
 RankSequences::Beginning RankSequences::find_beginning(std::size_t index) const {
   Beginning best;
-  if (options_.kept_sequences == 0 || pool_.state_bytes() > 0) return best;
+  if (options_.kept_sequences == 0) return best;
+  const bool whole = pool_.state_bytes() > 0;  // states belong to the last position alone
   const Active& sequence = sequences_[index];
   const std::int64_t most = std::min(sequence.known() - 1, sequence.logits_from);
   std::int64_t coming = 0;
   const auto look = [&](const std::vector<std::int32_t>& tokens, const Sequence& cache) {
     const std::int64_t common = std::min(common_positions(tokens, sequence.request.tokens), most);
-    if (const std::int64_t there = std::min(common, cache.size()); there > best.positions) {
+    const std::int64_t there = std::min(common, cache.size());
+    if (there > best.positions && (!whole || there == cache.size())) {
       best = {.of = &cache, .positions = there};
     }
     return common;
@@ -192,7 +194,7 @@ RankSequences::Beginning RankSequences::find_beginning(std::size_t index) const 
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (i == index || !fits(sequences_[i].prompt_tokens)) continue;
     const std::int64_t common = look(sequences_[i].request.tokens, sequences_[i].cache);
-    if (i < index && !sequences_[i].generates()) coming = std::max(coming, common);
+    if (i < index && !whole && !sequences_[i].generates()) coming = std::max(coming, common);
   }
   const bool grows = coming > best.positions && coming >= kLeastShared;
   if (best.positions < kLeastShared) best = {};

@@ -226,6 +226,47 @@ TEST(EngineMemory, prompts_of_other_lengths_share_nothing_where_their_length_mat
   }
 }
 
+// Its layers with a state cannot go back to where two texts part.
+TEST(EngineMemory, with_states_texts_share_all_of_another_or_nothing) {
+  const EngineSetup setup = model("qwen3_next-v4");
+  const ModelConfig config = read_model_config(setup.directory);
+  std::vector<Request> requests;
+  for (std::uint64_t i = 0; i < 6; ++i) requests.push_back(request_with(40 + i % 2 * 30, i));
+  requests.push_back(requests.back());  // another sample of the same
+  requests.back().stream = 77;
+  const Outcome apart = run(1, setup, {.parallel = 1, .share_prefixes = false}, requests);
+  for (const int ranks : {1, 3}) {
+    for (const std::int64_t texts : {2, 6}) {
+      const std::int64_t room = texts * KvPool::sequence_bytes(config, Precision::bf16, 128);
+      const Outcome shared =
+          run(ranks, setup, {.batch_tokens = 50, .parallel = 6, .cache_bytes = room}, requests);
+      EXPECT_TRUE(shared.tokens == apart.tokens) << ranks << " ranks, room for " << texts;
+    }
+  }
+  run_engine(1, setup, {}, [&](EngineRun& engine) {
+    const auto rows = [&] { return engine.engine().statistics().work.prompt_rows; };
+    Request turn = requests.front();
+    turn.max_new_tokens = 10;
+    const RequestId first = engine.submit(turn);
+    engine.finish();
+    const Tokens answer = engine.of(first).tokens;
+    std::int64_t before = rows();
+    const RequestId again = engine.submit(turn);
+    engine.finish();
+    EXPECT_EQ(engine.of(again).tokens, answer);
+    EXPECT_EQ(rows() - before, std::ssize(turn.tokens)) << "its state has met the answer";
+    turn.tokens.insert(turn.tokens.end(), answer.begin(), answer.end());
+    const Tokens more = text(99, 5);
+    turn.tokens.insert(turn.tokens.end(), more.begin(), more.end());
+    before = rows();
+    const RequestId next = engine.submit(turn);
+    engine.finish();
+    EXPECT_EQ(rows() - before, 5 + 1) << "goes on where the answer ended";
+    const Outcome alone = run(1, setup, {.share_prefixes = false}, {turn});
+    EXPECT_EQ(engine.of(next).tokens, alone.tokens.front());
+  });
+}
+
 TEST(EngineMemory, logits_that_are_wanted_are_computed) {
   std::vector<Request> requests;
   for (std::uint64_t i = 0; i < 3; ++i) requests.push_back(request_with(60, i));
