@@ -28,6 +28,12 @@ void check_options(const Options& options, const OpenModel& model) {
       !options.expert_format && !options.dense_format && !options.head_format, ErrorKind::usage,
       "formats of weights do not go with --lora: --merge writes a checkpoint in bf16, which can "
       "be converted then");
+  require(
+      model.config.in_transformers4 || options.adapter_layout != AdapterLayoutChoice::transformers4,
+      ErrorKind::usage,
+      "--adapter-layout transformers4: family {} is in transformers 5 alone, where PEFT takes "
+      "the layout transformers5",
+      model.config.family);
   require(!options.merge || model.files.checkpoint() != nullptr, ErrorKind::usage,
           "{}: was made by moesaic convert; merge into the checkpoint that it was made from",
           model.files.directory());

@@ -37,6 +37,10 @@ Source find_source(const Json& config, const RopeContext& context) {
   if (const auto scaling = outer.find("rope_scaling")) {
     return {outer, ConfigReader(*scaling), false};
   }
+  require(!outer.is_null("rope_scaling") || context.default_scaling == kNoScaling, ErrorKind::file,
+          "{}: rope_scaling: null is no scaling to transformers 4 and the family's usual one to 5: "
+          "leave it out, or give it a rope_type",
+          config.where());
   return {outer, ConfigReader(Json::parse(std::string(context.default_scaling), config.where())),
           false};
 }

@@ -41,6 +41,9 @@ struct RopeConfig {
 /// factor above 1 it is 0.1 mscale_all_dim ln(factor) + 1, else 1.
 [[nodiscard]] double attention_mscale(const RopeConfig& rope) noexcept;
 
+/// RopeContext::default_scaling of most families.
+inline constexpr std::string_view kNoScaling = R"({"rope_type": "default"})";
+
 /// What of the rest of the model the rotary embedding depends on.
 struct RopeContext {
   double default_theta = 10000.0;
@@ -48,7 +51,7 @@ struct RopeContext {
   std::int64_t max_position_embeddings = 0;
   double default_partial_factor = 1.0;
   /// JSON of the scaling of a config that says nothing of it.
-  std::string_view default_scaling = R"({"rope_type": "default"})";
+  std::string_view default_scaling = kNoScaling;
 };
 
 /// Reads `rope_parameters` (transformers 5) or `rope_theta`, `rope_scaling` and

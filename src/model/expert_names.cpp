@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 
 #include "src/checkpoint/companion_names.h"
@@ -43,40 +45,60 @@ constexpr std::array<std::string_view, 6> kRouterNames = {"mlp.gate.weight",
 constexpr std::array<std::string_view, 3> kSharedBlocks = {"mlp.shared_expert",
                                                            "mlp.shared_experts", "mlp.shared_mlp"};
 
-/// What is added to the scores that choices are made by.
-struct BiasName {
-  std::string_view name;
-  bool is_row = false;  ///< [1, experts], not [experts]
-};
+/// What is added to the scores that choices are made by: [experts], of ERNIE [1, experts].
+constexpr std::array<std::string_view, 6> kChoiceBiases = {
+    "mlp.gate.e_score_correction_bias",
+    "block_sparse_moe.e_score_correction_bias",
+    "mlp.expert_bias",
+    "mlp.moe_statics.e_score_correction_bias",
+    "mlp.e_score_correction_bias",
+    "mlp.gate.moe_statics.e_score_correction_bias"};
 
-constexpr std::array<BiasName, 6> kChoiceBiases = {{
-    {"mlp.gate.e_score_correction_bias"},
-    {"block_sparse_moe.e_score_correction_bias"},
-    {"mlp.expert_bias"},
-    {"mlp.moe_statics.e_score_correction_bias", true},
-    {"mlp.e_score_correction_bias"},
-    {"mlp.gate.moe_statics.e_score_correction_bias", true},
-}};
-
-/// Places in the tables above.
+/// What save_pretrained writes; empty: what no model with these names has.
 struct UsualNames {
-  std::size_t experts;
-  std::size_t router;
-  std::size_t shared;
-  std::size_t choice_bias;
+  std::size_t experts;  ///< among kExpertPatterns
+  std::string_view router;
+  std::string_view shared{};
+  std::string_view choice_bias{};
 };
 
-/// In the order of MoeNames.
-constexpr std::array<UsualNames, 7> kUsualNames = {{{0, 0, 0, 0},
-                                                    {1, 1, 1, 1},
-                                                    {2, 2, 1, 1},
-                                                    {0, 0, 1, 0},
-                                                    {0, 4, 2, 2},
-                                                    {0, 0, 1, 3},
-                                                    {3, 5, 1, 0}}};
+UsualNames usual_names(MoeNames names) {
+  switch (names) {
+    case MoeNames::mixtral:
+      return {.experts = 1,
+              .router = "block_sparse_moe.gate.weight",
+              .choice_bias = "block_sparse_moe.e_score_correction_bias"};
+    case MoeNames::granite:
+      return {.experts = 2, .router = "block_sparse_moe.router.layer.weight"};
+    case MoeNames::deepseek:
+      return {.experts = 0,
+              .router = "mlp.gate.weight",
+              .shared = "mlp.shared_experts",
+              .choice_bias = "mlp.gate.e_score_correction_bias"};
+    case MoeNames::hunyuan:
+      return {.experts = 0,
+              .router = "mlp.router.gate.weight",
+              .shared = "mlp.shared_mlp",
+              .choice_bias = "mlp.expert_bias"};
+    case MoeNames::ernie:
+      return {.experts = 0,
+              .router = "mlp.gate.weight",
+              .shared = "mlp.shared_experts",
+              .choice_bias = "mlp.moe_statics.e_score_correction_bias"};
+    case MoeNames::gpt_oss:
+      return {.experts = 3, .router = "mlp.router.weight"};
+    case MoeNames::qwen:
+      break;
+  }
+  return {.experts = 0, .router = "mlp.gate.weight", .shared = "mlp.shared_expert"};
+}
 
-const UsualNames& usual_names(const MoeConfig& config) {
-  return kUsualNames[static_cast<std::size_t>(config.usual_names)];
+/// The first of the names for which exists(name), or `usual`.
+template <typename Exists>
+std::string_view first_of(std::span<const std::string_view> names, std::string_view usual,
+                          const Exists& exists) {
+  const auto found = std::ranges::find_if(names, exists);
+  return found == names.end() ? usual : *found;
 }
 
 std::string expert_name(std::string_view pattern, std::int64_t expert) {
@@ -95,7 +117,7 @@ const ExpertPattern& find_pattern(const LayerTensors& tensors, const MoeConfig& 
       if (tensors.has_matrix(expert_name(name, 0))) return pattern;
     }
   }
-  return kExpertPatterns[usual_names(config).experts];
+  return kExpertPatterns[usual_names(config.usual_names).experts];
 }
 
 MlpNames single_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
@@ -238,38 +260,27 @@ ExpertModules expert_modules(MoeNames names, std::int64_t expert) {
 }
 
 TensorSlice router_slice(const LayerTensors& tensors, const MoeConfig& config) {
-  std::string_view found = kRouterNames[usual_names(config).router];
-  for (const std::string_view name : kRouterNames) {
-    if (tensors.has_matrix(name)) {
-      found = name;
-      break;
-    }
-  }
-  return matrix_slice(tensors.name(found), config.experts, config.hidden);
+  const std::string_view name =
+      first_of(kRouterNames, usual_names(config.usual_names).router,
+               [&](std::string_view router) { return tensors.has_matrix(router); });
+  return matrix_slice(tensors.name(name), config.experts, config.hidden);
 }
 
 TensorSlice choice_bias_slice(const LayerTensors& tensors, const MoeConfig& config) {
-  BiasName found = kChoiceBiases[usual_names(config).choice_bias];
-  for (const BiasName& bias : kChoiceBiases) {
-    if (tensors.has_tensor(tensors.name(bias.name))) {
-      found = bias;
-      break;
-    }
-  }
-  TensorSlice slice = vector_slice(tensors.name(found.name), config.experts);
-  if (found.is_row) slice.shape = {1, config.experts};
+  const std::string_view name =
+      first_of(kChoiceBiases, usual_names(config.usual_names).choice_bias,
+               [&](std::string_view bias) { return tensors.has_tensor(tensors.name(bias)); });
+  TensorSlice slice = vector_slice(tensors.name(name), config.experts);
+  if (name.find("moe_statics") != std::string_view::npos) slice.shape = {1, config.experts};
   return slice;
 }
 
 MlpNames shared_expert_names(const LayerTensors& tensors, const MoeConfig& config) {
-  std::string_view found = kSharedBlocks[usual_names(config).shared];
-  for (const std::string_view block : kSharedBlocks) {
-    if (tensors.has_matrix(fmt::format("{}.gate_proj.weight", block))) {
-      found = block;
-      break;
-    }
-  }
-  return mlp_names(tensors, found, {config.hidden, config.shared_width});
+  const std::string_view block =
+      first_of(kSharedBlocks, usual_names(config.usual_names).shared, [&](std::string_view name) {
+        return tensors.has_matrix(fmt::format("{}.gate_proj.weight", name));
+      });
+  return mlp_names(tensors, block, {config.hidden, config.shared_width});
 }
 
 std::string_view shared_expert_module(MoeNames names) {

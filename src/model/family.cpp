@@ -78,13 +78,6 @@ RouterOptions sigmoid_router(std::int64_t groups = 1, std::int64_t kept_groups =
           .kept_groups = kept_groups};
 }
 
-void ernie_shared_experts(const ConfigReader& reader, MoeConfig& config) {
-  require(!reader.flag_or("use_bias", false), ErrorKind::file,
-          "{}: use_bias: true is not supported: MLPs and the head would have biases",
-          reader.json().where());
-  shared_experts("moe_num_shared_experts", 2)(reader, config);
-}
-
 std::vector<Family> make_families() {
   const GqaBias by_field{"attention_bias", false};
   const GqaBias bias_unless_denied{"attention_bias", true};
@@ -160,6 +153,8 @@ std::vector<Family> make_families() {
                                 .router = sigmoid_router(),
                                 .scale_key = "routed_scaling_factor",
                                 .has_groups = true,
+                                .topk_method = "noaux_tc",
+                                .scoring = "sigmoid",
                                 .choice_bias = true,
                                 .shared = shared_experts("n_shared_experts", 1),
                                 .usual_names = MoeNames::deepseek}),
@@ -196,6 +191,7 @@ std::vector<Family> make_families() {
        .experts = read_experts({.width_key = "intermediate_size",
                                 .normalize = Normalize::always,
                                 .router = {.scores = ExpertScores::sigmoid},
+                                .scoring = "sigmoid",
                                 .choice_bias = true,
                                 .usual_names = MoeNames::mixtral})},
       {.name = "hy_v3",
@@ -214,6 +210,7 @@ std::vector<Family> make_families() {
                                 .router = sigmoid_router(),
                                 .scale_key = "router_scaling_factor",
                                 .usual_scale = 2.826,
+                                .mlp_bias_key = "mlp_bias",
                                 .choice_bias = true,
                                 .shared = shared_experts("num_shared_experts", 1),
                                 .usual_names = MoeNames::hunyuan}),
@@ -230,8 +227,9 @@ std::vector<Family> make_families() {
        .experts = read_experts({.topk_key = "moe_k",
                                 .normalize = Normalize::always,
                                 .least_sum_key = "moe_norm_min",
+                                .mlp_bias_key = "use_bias",
                                 .choice_bias = true,
-                                .shared = ernie_shared_experts,
+                                .shared = shared_experts("moe_num_shared_experts", 2),
                                 .usual_names = MoeNames::ernie}),
        .plain_mlp = read_plain_mlp()},
       {.name = "deepseek_v3",
@@ -257,7 +255,7 @@ std::vector<Family> make_families() {
        .max_position_embeddings = 2048,
        .bos_token_id = 1,
        .eos_token_id = 2,
-       .mixers = mla(),
+       .mixers = mla({.rotates_pairs_alone = true}),
        .usual_layer_type = always_full,
        .moe_layers = after_first_dense(0),
        .experts = read_experts({.normalize = Normalize::never,
@@ -267,6 +265,7 @@ std::vector<Family> make_families() {
                                 .topk_method = "group_limited_greedy",
                                 .may_be_greedy = true,
                                 .scoring = "softmax",
+                                .mlp_bias_key = "mlp_bias",
                                 .shared = shared_experts("n_shared_experts", 2),
                                 .usual_names = MoeNames::deepseek}),
        .plain_mlp = read_plain_mlp()},

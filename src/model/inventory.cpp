@@ -20,11 +20,12 @@ bool is_buffer(std::string_view name) {
          name.ends_with(".masked_bias") || name.ends_with(".k_scale") || name.ends_with(".v_scale");
 }
 
-/// Parts of a model that generation of text from text has no use for: images, and, of Qwen, what
-/// predicts further tokens.
+/// Parts of a model that generation of text from text has no use for: images, and, of Qwen and
+/// ERNIE, what predicts further tokens.
 bool is_of_no_use(std::string_view name) {
   constexpr std::string_view kBeginnings[] = {"vision_tower.", "mm_projector.", "model.visual.",
-                                              "visual.", "mtp."};
+                                              "visual.",       "mtp.",          "model.mtp.",
+                                              "model.mtp_"};
   return std::ranges::any_of(
       kBeginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
 }

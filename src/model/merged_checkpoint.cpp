@@ -66,9 +66,25 @@ void write_file(const std::string& directory, std::string_view name, const std::
 
 }  // namespace
 
+std::string find_expert_blocks(const Checkpoint& checkpoint, const ModelNames& names) {
+  std::string found;
+  for_each_slice(names, [&](const TensorSlice& slice, bool) {
+    const bool takes_turns = slice.row_step != 1 && !slice.is_transposed;
+    if (found.empty() && takes_turns && checkpoint.find(slice.tensor) == nullptr) {
+      found = slice.tensor;
+    }
+  });
+  return found;
+}
+
 MergedCheckpoint::MergedCheckpoint(const Checkpoint& checkpoint, const ModelNames& names,
                                    const AdapterSet& adapters)
     : checkpoint_(checkpoint), adapters_(adapters) {
+  const std::string blocks = find_expert_blocks(checkpoint, names);
+  require(blocks.empty(), ErrorKind::usage,
+          "{}: experts in blocks (\"{}\"), of which no checkpoint in bf16 is written: merge into "
+          "one in bf16, or leave the adapter beside the model (--lora)",
+          checkpoint.directory(), blocks);
   add_slices(names);
   add_tensors();
   make_shards();
@@ -121,11 +137,6 @@ void MergedCheckpoint::add_tensors() {
       used.insert(std::move(stored));
     }
     is_quantized |= !is_plain;
-    // Plain, experts of gpt-oss lie across, which is not written.
-    require(is_plain || first.row_step == 1, ErrorKind::usage,
-            "{}: experts in blocks (\"{}\"), of which no checkpoint in bf16 is written: merge into "
-            "one in bf16, or leave the adapter beside the model (--lora)",
-            checkpoint_.directory(), name);
     if (is_plain && !is_adapted) {
       tensors_.push_back({{name, plain->dtype, plain->shape}, plain, {}});
     } else {

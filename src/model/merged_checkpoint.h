@@ -15,6 +15,10 @@
 
 namespace moesaic {
 
+/// A tensor of experts whose rows of gate and up take turns in blocks (gpt-oss as it is released):
+/// plain ones of its family lie across, so that none is merged into it. Empty: there is none.
+[[nodiscard]] std::string find_expert_blocks(const Checkpoint& checkpoint, const ModelNames& names);
+
 /// A checkpoint with an adapter merged into it, to be written as save_pretrained writes one: names
 /// of tensors are those of the checkpoint, all as if nothing were quantised. Matrices that have an
 /// adapter or are quantised become bf16(W + scale B A), all other tensors are copied byte for byte.

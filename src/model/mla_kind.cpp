@@ -220,8 +220,8 @@ ReadMixer read_mla(const MlaTraits& traits) {
     config.rope = read_rope_config(
         reader.json(),
         {.head_dim = config.rope_dim, .max_position_embeddings = model.max_position_embeddings});
-    config.rope.form =
-        reader.flag_or("rope_interleave", true) ? RotaryForm::pairs : RotaryForm::halves;
+    const bool has_pairs = traits.rotates_pairs_alone || reader.flag_or("rope_interleave", true);
+    config.rope.form = has_pairs ? RotaryForm::pairs : RotaryForm::halves;
     require(config.rope.partial_rotary_factor == 1, ErrorKind::file,
             "{}: partial_rotary_factor {} is not supported: qk_rope_head_dim says what is rotated",
             reader.json().where(), config.rope.partial_rotary_factor);

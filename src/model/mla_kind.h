@@ -95,7 +95,8 @@ class MlaKind : public MixerKind {
 
 /// How a family's latent attention differs from that of DeepSeek-V3.
 struct MlaTraits {
-  std::int64_t query_rank = 1536;  ///< where config.json is silent; null says that there is none
+  std::int64_t query_rank = 1536;    ///< where config.json is silent; null says that there is none
+  bool rotates_pairs_alone = false;  ///< the field rope_interleave says nothing
 };
 
 [[nodiscard]] ReadMixer read_mla(const MlaTraits& traits = {});

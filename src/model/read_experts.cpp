@@ -14,6 +14,11 @@ namespace {
 constexpr IntRange kExperts = {1, std::int64_t{1} << 16};
 constexpr IntRange kShared = {0, std::int64_t{1} << 16};
 constexpr IntRange kStep = {1, std::int64_t{1} << 40};
+struct Range {
+  double min;
+  double max;
+};
+
 constexpr IntRange kLayerCount = {0, std::int64_t{1} << 40};
 
 /// Experts go by several names; where a file has two, they must agree.
@@ -79,19 +84,26 @@ bool is_greedy(const ConfigReader& reader, const MoeTraits& traits) {
   return method == "greedy";
 }
 
+/// Numbers that activations are multiplied by, or meet.
+constexpr Range kFactors = {1e-3, 1e6};
+/// A sum of probabilities of experts is larger than any of these, so that it decides nothing but
+/// what is divided by where all are zero.
+constexpr Range kLeastSums = {1e-30, 1e-6};
+
+float read_float(const ConfigReader& reader, std::string_view key, double otherwise,
+                 const Range& range) {
+  const double value = reader.positive_or(key, otherwise);
+  require(value >= range.min && value <= range.max, ErrorKind::file,
+          "{}: {}: expected {} to {}, found {}", reader.json().where(), key, range.min, range.max,
+          value);
+  return static_cast<float>(value);
+}
+
 /// `GptOssExperts._apply_gate`; transformers 4.57 knows the defaults alone.
 Gating read_clamped_gating(const ConfigReader& reader) {
-  constexpr double kLeast = 1e-3;
-  constexpr double kMost = 1e6;
-  const auto number = [&](std::string_view key, double otherwise) {
-    const double value = reader.positive_or(key, otherwise);
-    require(value >= kLeast && value <= kMost, ErrorKind::file,
-            "{}: {}: expected {} to {}, found {}", reader.json().where(), key, kLeast, kMost,
-            value);
-    return static_cast<float>(value);
-  };
-  return {
-      .limit = number("swiglu_limit", 7.0), .alpha = number("swiglu_alpha", 1.702), .offset = 1};
+  return {.limit = read_float(reader, "swiglu_limit", 7.0, kFactors),
+          .alpha = read_float(reader, "swiglu_alpha", 1.702, kFactors),
+          .offset = 1};
 }
 
 }  // namespace
@@ -115,11 +127,14 @@ ReadFeedForward read_experts(MoeTraits traits) {
                        (traits.normalize == Normalize::always ||
                         reader.flag_or("norm_topk_prob", traits.normalizes));
     if (!traits.scale_key.empty()) {
-      router.scale = static_cast<float>(reader.positive_or(traits.scale_key, traits.usual_scale));
+      router.scale = read_float(reader, traits.scale_key, traits.usual_scale, kFactors);
     }
     if (!traits.least_sum_key.empty()) {
-      router.least_sum = static_cast<float>(reader.positive_or(traits.least_sum_key, 1e-12));
+      router.least_sum = read_float(reader, traits.least_sum_key, 1e-12, kLeastSums);
     }
+    require(traits.mlp_bias_key.empty() || !reader.flag_or(traits.mlp_bias_key, false),
+            ErrorKind::file, "{}: {}: true is not supported: MLPs would have biases",
+            reader.json().where(), traits.mlp_bias_key);
     require_only(reader, "scoring_func", traits.scoring);
     const bool has_groups = traits.has_groups && !is_greedy(reader, traits);
     if (has_groups) read_groups(reader, config, router);

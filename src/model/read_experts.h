@@ -30,6 +30,7 @@ struct MoeTraits {
   std::string topk_method{};                  ///< the only one that there is; empty: any
   bool may_be_greedy = false;                 ///< or "greedy", the usual one: without groups
   std::string scoring{};                      ///< the only scoring_func that there is; empty: any
+  std::string mlp_bias_key{};  ///< field of biases that are not known here; empty: none
   bool choice_bias = false;
   bool has_biases = false;  ///< of router and experts
   bool is_clamped = false;  ///< the gating of gpt_oss

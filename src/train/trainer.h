@@ -33,7 +33,7 @@ struct SamplesSeen {
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::int64_t trained_tokens = 0;
-  double balance_loss = 0;        ///< of all routers, as transformers has it
+  double balance_loss = 0;        ///< of all routers: balance_loss() of router_statistics.h
   double load_max_over_mean = 0;  ///< of the ranks' experts, in rows
 };
 

@@ -333,6 +333,24 @@ TEST(Sft, FamiliesOfTransformers5AloneGetItsLayout) {
       << done.err;
   const Json config = Json::read_file(directory.path_of("out/adapter_config.json"));
   EXPECT_GT(config.at("target_parameters").size(), 0);
+  const ProgramResult other = run_moesaic({"convert", "-m", MOESAIC_TEST_DATA "/models/hy_v3-v5",
+                                           "--lora", directory.path_of("out"), "--adapter-layout",
+                                           "transformers4", "-o", directory.path_of("other")});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("family hy_v3 is in transformers 5 alone"), std::string::npos)
+      << other.err;
+}
+
+TEST(Sft, TheLastLineNamesNoMergeThatIsRefused) {
+  const TemporaryDirectory directory;
+  const std::string data = directory.path_of("data.jsonl");
+  write_text(data, R"({"input_ids": [5, 6, 7, 8], "labels": [-100, 6, 7, 8]})");
+  const ProgramResult done =
+      run_moesaic({"sft", "-m", MOESAIC_TEST_DATA "/models/gpt_oss-mxfp4", "--data", data, "-o",
+                   directory.path_of("out"), "--global-batch-size", "1", "--log-level", "info"});
+  expect_done(done);
+  EXPECT_NE(done.err.find("for PEFT with transformers 4 or 5"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("--merge"), std::string::npos) << done.err;
 }
 
 }  // namespace

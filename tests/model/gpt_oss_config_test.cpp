@@ -78,6 +78,9 @@ TEST(GptOssConfig, takes_the_defaults_of_gpt_oss) {
   EXPECT_FALSE(rope.truncate);
   EXPECT_EQ(gqa(parse(with(R"(, "rope_parameters": {"rope_theta": 2e4})"))).rope.type,
             RopeType::plain);
+  EXPECT_EQ(config_error(with(R"(, "rope_theta": 150000, "rope_scaling": null)")),
+            "config.json: rope_scaling: null is no scaling to transformers 4 and the family's "
+            "usual one to 5: leave it out, or give it a rope_type");
   EXPECT_EQ(config_error(with(R"(, "swiglu_limit": 1e7)")),
             "config.json: swiglu_limit: expected 0.001 to 1000000, found 10000000");
   EXPECT_EQ(config_error(with(R"(, "swiglu_alpha": -1)")),

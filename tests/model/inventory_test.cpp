@@ -110,13 +110,14 @@ TEST(Inventory, layers_that_predict_further_tokens_and_what_reads_images_are_of_
   const Names more = {"mm_projector.pre_norm.weight",    "model.layers.1.eh_proj.weight",
                       "model.layers.1.mlp.gate.weight",  "model.layers.2.mlp.gate.weight",
                       "vision_tower.patch_embed.weight", "visual.pos_embed.weight",
-                      "mtp.layers.0.mlp.gate.weight"};
+                      "mtp.layers.0.mlp.gate.weight",    "model.mtp_block.0.norm.weight"};
   for (const std::string& name : more) tensors.push_back({name, DType::bf16, {2, 4}});
   test::write_tiny_checkpoint(directory.path());
   test::write_tiny_safetensors(directory.path_of("model.safetensors"), tensors);
   const Inventory inventory = inventory_of(directory.path());
   EXPECT_EQ(inventory.missing, Names{});
-  EXPECT_EQ(inventory.ignored, (Names{more[0], more[1], more[2], more[6], more[4], more[5]}));
+  EXPECT_EQ(inventory.ignored,
+            (Names{more[0], more[1], more[2], more[7], more[6], more[4], more[5]}));
   EXPECT_EQ(inventory.unknown, Names{more[3]}) << "no such layer is announced";
 }
 

@@ -204,7 +204,7 @@ TEST(ModelConfig, reads_ernie4_5_moe) {
       R"("moe_k": 2, "moe_num_experts": 4, "moe_intermediate_size": 6, "intermediate_size": 6)";
   EXPECT_TRUE(parse(bare("ernie4_5_moe", fields)).tie_word_embeddings);
   EXPECT_EQ(parse_error(bare("ernie4_5_moe", fields + R"(, "use_bias": true)")),
-            "config.json: use_bias: true is not supported: MLPs and the head would have biases");
+            "config.json: use_bias: true is not supported: MLPs would have biases");
 }
 
 TEST(ModelConfig, refuses_groups_that_cannot_be) {

@@ -1,0 +1,77 @@
+// Fields of config.json that families of later days have: what is refused, and what counts.
+
+#include <gtest/gtest.h>
+
+#include "src/model/mla_kind.h"
+#include "src/model/model_config.h"
+#include "tests/support/checkpoint_files.h"
+
+namespace moesaic {
+namespace {
+
+std::string config_of(const std::string& fixture) {
+  return test::read_text(MOESAIC_TEST_DATA "/models/" + fixture + "/config.json");
+}
+
+ModelConfig parse(const std::string& config) {
+  return parse_model_config(Json::parse(config, "config.json"), std::nullopt);
+}
+
+/// What is said of a fixture's config with one more field.
+std::string error_with(const std::string& fixture, const std::string& field) {
+  return test::error_message(
+      [&] { (void)parse("{" + field + ", " + config_of(fixture).substr(1)); });
+}
+
+TEST(FamilyFields, BiasesOfMlpsAreRefused) {
+  const std::string said = ": true is not supported: MLPs would have biases";
+  for (const std::string fixture : {"deepseek_v2-v5", "hy_v3-v5"}) {
+    const std::string config =
+        test::replaced(config_of(fixture), R"("mlp_bias": false)", R"("mlp_bias": true)");
+    EXPECT_EQ(test::error_message([&] { (void)parse(config); }), "config.json: mlp_bias" + said);
+  }
+}
+
+TEST(FamilyFields, OfLatentAttentionDeepseekV2RotatesPairsWhateverIsSaid) {
+  const auto form = [](const std::string& fixture) {
+    std::string text = config_of(fixture);
+    const std::string said = R"("rope_interleave": true)";
+    if (text.find(said) != std::string::npos) text = test::replaced(text, said, R"("x": 1)");
+    const ModelConfig config = parse("{\"rope_interleave\": false, " + text.substr(1));
+    return dynamic_cast<const MlaKind&>(*config.layers.at(0).mixer).config().rope.form;
+  };
+  EXPECT_EQ(form("deepseek_v2-v5"), RotaryForm::pairs);
+  EXPECT_EQ(form("glm4_moe_lite-v5"), RotaryForm::halves);
+}
+
+TEST(FamilyFields, FactorsHaveBounds) {
+  const auto glm = [](const std::string& factor) {
+    const std::string config =
+        test::replaced(config_of("glm4_moe-v4"), R"("routed_scaling_factor": 1.5)",
+                       R"("routed_scaling_factor": )" + factor);
+    return test::error_message([&] { (void)parse(config); });
+  };
+  const std::string said = "config.json: routed_scaling_factor: expected 0.001 to 1000000, found ";
+  EXPECT_EQ(glm("1e-60"), said + "1e-60");
+  EXPECT_EQ(glm("1e300"), said + "1e+300");
+  const std::string ernie = test::replaced(config_of("ernie4_5_moe-v4"), R"("moe_norm_min": 1e-12)",
+                                           R"("moe_norm_min": 0.9)");
+  EXPECT_EQ(test::error_message([&] { (void)parse(ernie); }),
+            "config.json: moe_norm_min: expected 1e-30 to 1e-06, found 0.9")
+      << "weights divided by it would hang on all probabilities";
+}
+
+TEST(FamilyFields, AnotherWayToChooseIsRefused) {
+  EXPECT_EQ(error_with("glm4_moe-v4", R"("scoring_func": "softmax")"),
+            "config.json: scoring_func \"softmax\" is not supported in this family, only "
+            "\"sigmoid\" is");
+  EXPECT_EQ(error_with("glm4_moe-v4", R"("topk_method": "greedy")"),
+            "config.json: topk_method \"greedy\" is not supported in this family, only "
+            "\"noaux_tc\" is");
+  EXPECT_EQ(error_with("minimax_m2-v5", R"("scoring_func": "softmax")"),
+            "config.json: scoring_func \"softmax\" is not supported in this family, only "
+            "\"sigmoid\" is");
+}
+
+}  // namespace
+}  // namespace moesaic
