@@ -160,15 +160,25 @@ void read_base(const Source& source, const RopeContext& context, RopeConfig& rop
   rope.theta = number("rope_theta", context.default_theta);
   require(rope.theta > 1, ErrorKind::file, "{}: rope_theta: expected a number above 1, found {}",
           source.outer.json().where(), rope.theta);
-  rope.partial_rotary_factor = number("partial_rotary_factor", context.default_partial_factor);
+  constexpr std::string_view kPartial = "partial_rotary_factor";
+  const bool is_null = source.outer.is_null(kPartial) || source.scaling.is_null(kPartial);
+  require(
+      !is_null || context.default_partial_factor == 1, ErrorKind::file,
+      "{}: {}: null: versions of transformers differ in what they rotate: leave it out, or give "
+      "a number",
+      source.outer.json().where(), kPartial);
+  const bool is_there = source.outer.find(kPartial) || source.scaling.find(kPartial);
+  rope.partial_rotary_factor = number(kPartial, context.default_partial_factor);
   require(rope.partial_rotary_factor <= 1, ErrorKind::file,
           "{}: partial_rotary_factor: expected at most 1, found {}", source.outer.json().where(),
           rope.partial_rotary_factor);
   rope.rotary_dim =
       static_cast<std::int64_t>(static_cast<double>(context.head_dim) * rope.partial_rotary_factor);
-  require(rope.rotary_dim > 0 && rope.rotary_dim % 2 == 0, ErrorKind::file,
-          "{}: {} of the {} dimensions of a head are rotated; an even number above 0 is needed",
-          source.outer.json().where(), rope.rotary_dim, context.head_dim);
+  require(
+      rope.rotary_dim > 0 && rope.rotary_dim % 2 == 0, ErrorKind::file,
+      "{}: by {} {} of the {} dimensions of a head are rotated; an even number above 0 is needed",
+      source.outer.json().where(), is_there ? kPartial : context.partial_key, rope.rotary_dim,
+      context.head_dim);
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ struct RopeContext {
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
   double default_partial_factor = 1.0;
+  /// What the default comes from.
+  std::string_view partial_key = "partial_rotary_factor";
   /// JSON of the scaling of a config that says nothing of it.
   std::string_view default_scaling = kNoScaling;
 };

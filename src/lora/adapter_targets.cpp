@@ -37,7 +37,8 @@ void require_kinds(std::span<const AdapterSite> sites, const Kinds& kinds) {
       return static_cast<std::size_t>(site.kind) == i;
     };
     require(!kinds[i] || std::ranges::any_of(sites, is_kind), ErrorKind::usage,
-            "--lora-targets: this model has no matrices of the kind \"{}\"", kAdapterKindNames[i]);
+            "--lora-targets: this model has no matrices of the kind \"{}\" that take adapters",
+            kAdapterKindNames[i]);
   }
 }
 

@@ -43,6 +43,7 @@ RopeConfig read_rope(const ConfigReader& reader, const GqaTraits& traits, const 
     if (const auto rotated = reader.find_int(traits.rotary_dim_key, {1, config.head_dim})) {
       context.default_partial_factor =
           static_cast<double>(*rotated) / static_cast<double>(config.head_dim);
+      context.partial_key = traits.rotary_dim_key;
     }
   }
   RopeConfig rope = read_rope_config(reader.json(), context);
@@ -58,6 +59,9 @@ RopeConfig read_rope(const ConfigReader& reader, const GqaTraits& traits, const 
 std::int64_t read_window(const ConfigReader& reader, const GqaTraits& traits) {
   const bool switched_off =
       !traits.window_flag.empty() && !reader.flag_or(traits.window_flag, false);
+  require(!traits.needs_window || !reader.is_null("sliding_window"), ErrorKind::file,
+          "{}: sliding_window: null, but there are layers with a window (layer_types)",
+          reader.json().where());
   if (switched_off || reader.is_null("sliding_window")) return 0;
   return reader.int_or("sliding_window", traits.window, kWindow);
 }

@@ -105,6 +105,7 @@ struct GqaTraits {
   std::string_view rope_scaling{};  ///< RopeContext::default_scaling; empty: its default
   std::int64_t window = 0;          ///< the same, of GqaSpan::window
   std::string window_flag{};        ///< field without which there is no window; empty: none
+  bool needs_window = false;        ///< transformers refuses layers of GqaSpan::window without one
   std::optional<GqaBias> qkv_bias{};
   std::optional<GqaBias> o_bias{};
   QkNorm qk_norm = QkNorm::none;

@@ -122,10 +122,10 @@ ReadFeedForward read_experts(MoeTraits traits) {
     RouterOptions& router = config.router;
     router = traits.router;
     router.topk = reader.required_int(traits.topk_key, {1, std::min(config.experts, kMostChosen)});
-    router.normalize = router.scores != ExpertScores::logits &&
-                       traits.normalize != Normalize::never &&
-                       (traits.normalize == Normalize::always ||
-                        reader.flag_or("norm_topk_prob", traits.normalizes));
+    router.normalize =
+        router.scores != ExpertScores::logits && traits.normalize != Normalize::never &&
+        (traits.normalize == Normalize::always ||
+         reader.flag_or("norm_topk_prob", traits.normalizes && !reader.is_null("norm_topk_prob")));
     if (!traits.scale_key.empty()) {
       router.scale = read_float(reader, traits.scale_key, traits.usual_scale, kFactors);
     }

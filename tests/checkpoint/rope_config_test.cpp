@@ -191,8 +191,10 @@ TEST(RopeConfig, names_what_does_not_fit) {
             "c: rope_theta: expected a number, found string \"10000\"");
   EXPECT_EQ(read_error(R"({"partial_rotary_factor": 1.5})"),
             "c: partial_rotary_factor: expected at most 1, found 1.5");
-  EXPECT_EQ(read_error(R"({"partial_rotary_factor": 0.4})"),
-            "c: 3 of the 8 dimensions of a head are rotated; an even number above 0 is needed");
+  EXPECT_EQ(
+      read_error(R"({"partial_rotary_factor": 0.4})"),
+      "c: by partial_rotary_factor 3 of the 8 dimensions of a head are rotated; an even number "
+      "above 0 is needed");
   EXPECT_EQ(read_error(v4(R"("type": "llama3", "factor": 8, "low_freq_factor": 4,)"
                           R"("high_freq_factor": 4, "original_max_position_embeddings": 8)")),
             "c: rope_scaling: low_freq_factor 4 is not below high_freq_factor 4");

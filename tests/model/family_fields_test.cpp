@@ -61,6 +61,31 @@ TEST(FamilyFields, FactorsHaveBounds) {
       << "weights divided by it would hang on all probabilities";
 }
 
+TEST(FamilyFields, NullIsNotTheDefaultWhereTransformersTakesItOtherwise) {
+  const ModelConfig config = parse(test::replaced(
+      config_of("glm4_moe-v4"), R"("norm_topk_prob": true)", R"("norm_topk_prob": null)"));
+  const auto& experts = dynamic_cast<const MoeKind&>(*config.layers.at(1).feed_forward);
+  EXPECT_FALSE(experts.config().router.normalize);
+  const auto error = [](const std::string& fixture, const std::string& from,
+                        const std::string& to) {
+    const std::string text = test::replaced(config_of(fixture), from, to);
+    return test::error_message([&] { (void)parse(text); });
+  };
+  EXPECT_EQ(
+      error("glm4_moe-v4", R"("partial_rotary_factor": 0.5)", R"("partial_rotary_factor": null)"),
+      "config.json: partial_rotary_factor: null: versions of transformers differ in what "
+      "they rotate: leave it out, or give a number");
+  EXPECT_EQ(error("dots1-v4-window", R"("sliding_window": 9)", R"("sliding_window": null)"),
+            "config.json: sliding_window: null, but there are layers with a window (layer_types)");
+  const std::string minimax = test::replaced(config_of("minimax_m2-v5"),
+                                             R"("partial_rotary_factor": 0.6666666666666666,)", "");
+  EXPECT_EQ(test::error_message([&] {
+              (void)parse(test::replaced(minimax, R"("rotary_dim": 8)", R"("rotary_dim": 7)"));
+            }),
+            "config.json: by rotary_dim 7 of the 12 dimensions of a head are rotated; an even "
+            "number above 0 is needed");
+}
+
 TEST(FamilyFields, AnotherWayToChooseIsRefused) {
   EXPECT_EQ(error_with("glm4_moe-v4", R"("scoring_func": "softmax")"),
             "config.json: scoring_func \"softmax\" is not supported in this family, only "
