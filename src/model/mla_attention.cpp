@@ -342,7 +342,7 @@ void MlaAttention::forward(const MixerLayer& layer, const Batch& batch, const Pa
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
-  context_.linear.forward(weights[MlaWeight::kO], weights[MlaWeight::kOBias].vector,
+  context_.linear.forward(weights[MlaWeight::kOut], weights[MlaWeight::kOutBias].vector,
                           meet_values(weights[MlaWeight::kValues].matrix), part.y);
 }
 

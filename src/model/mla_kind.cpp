@@ -123,14 +123,14 @@ std::vector<NamedWeight> MlaKind::weights(const LayerTensors& tensors) const {
   weights[MlaWeight::kKeys].sites.push_back(std::move(kv_b));
   weights[MlaWeight::kValues] =
       rows_of_heads(tensors, config_, "values", config_.nope_dim, config_.value_dim);
-  weights[MlaWeight::kO] =
+  weights[MlaWeight::kOut] =
       matrix_of(tensors, "o", o, hidden, config_.num_heads * config_.value_dim);
   if (!config_.bias) return weights;
   if (config_.query_rank > 0) {
     weights[MlaWeight::kQABias] = vector_of("q_a_bias", tensors.bias(q_a, config_.query_rank));
   }
   weights[MlaWeight::kKvABias] = vector_of("kv_a_bias", tensors.bias(kv_a, config_.key_dim()));
-  weights[MlaWeight::kOBias] = vector_of("o_bias", tensors.bias(o, hidden));
+  weights[MlaWeight::kOutBias] = vector_of("o_bias", tensors.bias(o, hidden));
   return weights;
 }
 

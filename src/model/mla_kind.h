@@ -58,8 +58,8 @@ struct MlaWeight {
     kKvANorm,
     kKeys,
     kValues,
-    kO,
-    kOBias,
+    kOut,
+    kOutBias,
     kCount
   };
 };

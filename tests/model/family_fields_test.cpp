@@ -5,6 +5,7 @@
 #include "src/model/mla_kind.h"
 #include "src/model/model_config.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {

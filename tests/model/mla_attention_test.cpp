@@ -152,7 +152,7 @@ class MlaLayer {
     matrix(MlaWeight::kKeys, rows_of_heads(model, 0, config.nope_dim), config.latent);
     matrix(MlaWeight::kValues, rows_of_heads(model, config.nope_dim, config.value_dim),
            config.latent);
-    matrix(MlaWeight::kO, model.o, config.num_heads * config.value_dim);
+    matrix(MlaWeight::kOut, model.o, config.num_heads * config.value_dim);
     const auto vector = [&](std::size_t at, const Doubles& values) {
       vectors_.push_back(std::make_unique<std::vector<float>>(as_floats(values)));
       set_[at].vector = *vectors_.back();
@@ -161,7 +161,7 @@ class MlaLayer {
     vector(MlaWeight::kQANorm, model.q_a_norm);
     vector(MlaWeight::kKvABias, model.kv_a_bias);
     vector(MlaWeight::kKvANorm, model.kv_a_norm);
-    vector(MlaWeight::kOBias, model.o_bias);
+    vector(MlaWeight::kOutBias, model.o_bias);
   }
 
   [[nodiscard]] const WeightSet& set() const { return set_; }

@@ -166,7 +166,7 @@ TEST(MlaKind, finds_the_rows_of_heads_and_what_takes_adapters) {
   EXPECT_TRUE(weights[MlaWeight::kQA].parts.empty());
   EXPECT_TRUE(weights[MlaWeight::kQABias].parts.empty());
   EXPECT_EQ(weights[MlaWeight::kKvABias].parts[0].tensor, attention + "kv_a_proj_with_mqa.bias");
-  EXPECT_EQ(weights[MlaWeight::kOBias].parts[0].tensor, attention + "o_proj.bias");
+  EXPECT_EQ(weights[MlaWeight::kOutBias].parts[0].tensor, attention + "o_proj.bias");
   std::vector<std::string> run;
   std::vector<std::string> merged;
   for (const NamedWeight& weight : weights) {
