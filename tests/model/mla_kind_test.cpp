@@ -60,7 +60,7 @@ TEST(MlaKind, reads_deepseek_v2) {
   EXPECT_EQ(
       mla(lite_config(replaced(std::string(kLite), R"("q_lora_rank": null,)", ""))).query_rank,
       1536);
-  const RouterOptions& groups = moe(model_of("deepseek_v2-v5")).router;
+  const RouterOptions groups = moe(model_of("deepseek_v2-v5")).router;
   EXPECT_EQ(groups.num_groups, 4);
   EXPECT_EQ(groups.kept_groups, 2);
   EXPECT_EQ(groups.group_score, GroupScore::largest);
