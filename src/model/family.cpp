@@ -71,11 +71,25 @@ std::vector<MixerRow> delta(DeltaForm form) {
 }
 
 /// What DeepSeek-V3 has, and those that took it over.
-RouterOptions sigmoid_router(std::int64_t groups = 1, std::int64_t kept_groups = 1) {
-  return {.scores = ExpertScores::sigmoid,
-          .sum_offset = 1e-20F,
-          .num_groups = groups,
-          .kept_groups = kept_groups};
+RouterOptions sigmoid_router() {
+  return {.scores = ExpertScores::sigmoid, .sum_offset = 1e-20F};
+}
+
+/// Those of DeepSeek-V3, and of families that took them over; what config.json may leave out.
+MoeTraits deepseek_experts(double scale, std::int64_t groups = 1, std::int64_t kept_groups = 1) {
+  MoeTraits traits{.normalize = Normalize::unless_denied,
+                   .router = sigmoid_router(),
+                   .scale_key = "routed_scaling_factor",
+                   .usual_scale = scale,
+                   .has_groups = true,
+                   .topk_method = "noaux_tc",
+                   .scoring = "sigmoid",
+                   .choice_bias = true,
+                   .shared = shared_experts("n_shared_experts", 1),
+                   .usual_names = MoeNames::deepseek};
+  traits.router.num_groups = groups;
+  traits.router.kept_groups = kept_groups;
+  return traits;
 }
 
 std::vector<Family> make_families() {
@@ -149,15 +163,7 @@ std::vector<Family> make_families() {
                       .rotated_share = 0.5}),
        .usual_layer_type = always_full,
        .moe_layers = after_first_dense(1),
-       .experts = read_experts({.normalizes = true,
-                                .router = sigmoid_router(),
-                                .scale_key = "routed_scaling_factor",
-                                .has_groups = true,
-                                .topk_method = "noaux_tc",
-                                .scoring = "sigmoid",
-                                .choice_bias = true,
-                                .shared = shared_experts("n_shared_experts", 1),
-                                .usual_names = MoeNames::deepseek}),
+       .experts = read_experts(deepseek_experts(1.0)),
        .plain_mlp = read_plain_mlp()},
       {.name = "dots1",
        .max_position_embeddings = 2048,
@@ -241,16 +247,7 @@ std::vector<Family> make_families() {
        .mixers = mla(),
        .usual_layer_type = always_full,
        .moe_layers = after_first_dense(3),
-       .experts = read_experts({.normalizes = true,
-                                .router = sigmoid_router(8, 4),
-                                .scale_key = "routed_scaling_factor",
-                                .usual_scale = 2.5,
-                                .has_groups = true,
-                                .topk_method = "noaux_tc",
-                                .scoring = "sigmoid",
-                                .choice_bias = true,
-                                .shared = shared_experts("n_shared_experts", 1),
-                                .usual_names = MoeNames::deepseek}),
+       .experts = read_experts(deepseek_experts(2.5, 8, 4)),
        .plain_mlp = read_plain_mlp()},
       {.name = "deepseek_v2",
        .max_position_embeddings = 2048,
@@ -279,16 +276,7 @@ std::vector<Family> make_families() {
        .mixers = mla({.query_rank = 768}),
        .usual_layer_type = always_full,
        .moe_layers = after_first_dense(1),
-       .experts = read_experts({.normalizes = true,
-                                .router = sigmoid_router(),
-                                .scale_key = "routed_scaling_factor",
-                                .usual_scale = 1.8,
-                                .has_groups = true,
-                                .topk_method = "noaux_tc",
-                                .scoring = "sigmoid",
-                                .choice_bias = true,
-                                .shared = shared_experts("n_shared_experts", 1),
-                                .usual_names = MoeNames::deepseek}),
+       .experts = read_experts(deepseek_experts(1.8)),
        .plain_mlp = read_plain_mlp()},
       {.name = "gpt_oss",
        .max_position_embeddings = 131072,
@@ -316,7 +304,8 @@ std::vector<Family> make_families() {
        .usual_layer_type = full_by_interval,
        .reads_layer_types = true,
        .moe_layers = sparse_steps,
-       .experts = read_experts({.normalizes = true, .shared = gated_shared_expert(512)}),
+       .experts = read_experts(
+           {.normalize = Normalize::unless_denied, .shared = gated_shared_expert(512)}),
        .plain_mlp = read_plain_mlp()},
       {.name = "qwen3_5_moe",
        .aliases = {"qwen3_5_moe_text"},

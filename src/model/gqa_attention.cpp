@@ -8,7 +8,7 @@
 #include "src/model/attention_plan.h"
 #include "src/model/gqa_gradient.h"
 #include "src/model/gqa_heads.h"
-#include "src/model/rotary.h"
+#include "src/model/rotary_rows.h"
 
 namespace moesaic {
 namespace {
@@ -102,21 +102,15 @@ class GqaAttention : public TokenMixer {
   }
   /// Attention of all rows, from context_.projected to mixed_.
   void attend(const MixerLayer& layer, const Batch& batch);
-  [[nodiscard]] RotaryAngles angles(std::int64_t row) const {
-    const std::int64_t half = rotary_.half();
-    return {cosines_.data() + row * half, sines_.data() + row * half, half, config_.rope.form};
-  }
 
   const GqaConfig& config_;
   LayerContext& context_;
   const AttentionKernel& kernel_;
   GqaHeads heads_;
-  Rotary rotary_;
+  RotaryRows rotary_;
   std::vector<AttentionSpan> spans_;  // of the batch's sequences
   AttentionPlan plan_;
   Buffer<float> states_;          // of the segments of the plan
-  Buffer<float> cosines_;         // [rows, rotary half]
-  Buffer<float> sines_;           // [rows, rotary half]
   std::vector<Scratch> scratch_;  // one a worker
   GqaGradient gradient_;
   // Of this forward pass:
@@ -148,15 +142,7 @@ GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
 }
 
 void GqaAttention::begin(const Batch& batch) {
-  const std::int64_t half = rotary_.half();
-  cosines_.reserve(batch.rows() * half);
-  sines_.reserve(batch.rows() * half);
-  context_.compute.pool->for_each_row(batch.rows(), [&](std::int64_t row) {
-    const BatchToken& token = batch.tokens[static_cast<std::size_t>(row)];
-    rotary_.angles(token.position, token.sequence->rope_length(token.position),
-                   {cosines_.data() + row * half, static_cast<std::size_t>(half)},
-                   {sines_.data() + row * half, static_cast<std::size_t>(half)});
-  });
+  rotary_.begin(batch, *context_.compute.pool);
   spans_.clear();
   for (const BatchSequence& sequence : batch.sequences) {
     spans_.push_back({sequence.position, sequence.num_rows});
@@ -189,7 +175,7 @@ void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
                                  std::int64_t row) const {
   const GqaPages pages(config_, context_.config.precision, *token.sequence, layer.index);
   float* const queries = queries_of(row);
-  heads_.prepare(layer.weights, angles(row), queries);
+  heads_.prepare(layer.weights, rotary_.row(row), queries);
   const float* const keys = queries + config_.q_width();
   const float* const values = keys + config_.kv_width();
   for (std::int64_t h = 0; h < config_.num_kv_heads; ++h) {
@@ -343,13 +329,9 @@ void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const Pa
   context_.linear.forward(weights[kO], weights[kOBias].vector, mixed_, part.y);
 }
 
-void GqaAttention::backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
+void GqaAttention::backward(const MixerLayer& layer, const Batch& /*batch*/, Stash& stash,
                             const PartBackward& part) {
-  const std::int64_t rows = batch.rows();
-  gradient_.run(layer.weights,
-                {cosines_.matrix(rows, rotary_.half()), sines_.matrix(rows, rotary_.half()),
-                 config_.rope.form},
-                static_cast<const GqaStash&>(stash), part);
+  gradient_.run(layer.weights, rotary_, static_cast<const GqaStash&>(stash), part);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ GqaGradient::GqaGradient(const GqaConfig& config, LayerContext& context,
       scratch_(static_cast<std::size_t>(context.compute.pool->size())),
       head_rows_(static_cast<std::size_t>(context.compute.pool->size())) {}
 
-void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaStash& stash,
+void GqaGradient::run(const WeightSet& weights, const RotaryRows& angles, const GqaStash& stash,
                       const PartBackward& part) {
   const std::int64_t rows = part.x.rows();
   const std::int64_t width = config_.row_width();
@@ -73,7 +73,8 @@ void GqaGradient::run(const WeightSet& weights, const Angles& angles, const GqaS
                                            .adapters = part.adapters});
 }
 
-void GqaGradient::prepare(const WeightSet& weights, const Angles& angles, const GqaStash& stash) {
+void GqaGradient::prepare(const WeightSet& weights, const RotaryRows& angles,
+                          const GqaStash& stash) {
   const MatrixView<float> projected = stash.projected();
   context_.projected.reserve(projected.rows() * projected.cols());
   context_.compute.pool->for_each_row(projected.rows(), [&](std::int64_t row) {

@@ -7,6 +7,7 @@
 #include "kernels/attention_kernel.h"
 #include "src/model/gqa_heads.h"
 #include "src/model/layer_context.h"
+#include "src/model/rotary_rows.h"
 #include "src/model/stash.h"
 
 namespace moesaic {
@@ -42,23 +43,13 @@ class GqaGradient {
   /// All must outlive this.
   GqaGradient(const GqaConfig& config, LayerContext& context, const AttentionKernel& kernel);
 
-  /// Cosines and sines of all rows, [rows, half].
-  struct Angles {
-    MatrixView<const float> cosines;
-    MatrixView<const float> sines;
-    RotaryForm form = RotaryForm::halves;
-
-    [[nodiscard]] RotaryAngles row(std::int64_t index) const {
-      return {cosines.row(index).data(), sines.row(index).data(), cosines.cols(), form};
-    }
-  };
-  /// Uses `projected` and `mixed` of the context.
-  void run(const WeightSet& weights, const Angles& angles, const GqaStash& stash,
+  /// `angles` of the rows of the pass. Uses `projected` and `mixed` of the context.
+  void run(const WeightSet& weights, const RotaryRows& angles, const GqaStash& stash,
            const PartBackward& part);
 
  private:
   /// Context_.projected: queries, keys and values as attention had them.
-  void prepare(const WeightSet& weights, const Angles& angles, const GqaStash& stash);
+  void prepare(const WeightSet& weights, const RotaryRows& angles, const GqaStash& stash);
   void differentiate(const GqaStash& stash, std::span<const SampleRange> samples);
   [[nodiscard]] AttentionGradientArgs head_of(const GqaStash& stash, const SampleRange& sample,
                                               std::int64_t head) const;

@@ -6,7 +6,7 @@
 
 #include "base/rounding.h"
 #include "kernels/kernel_table.h"
-#include "src/model/rotary.h"
+#include "src/model/rotary_rows.h"
 
 namespace moesaic {
 namespace {
@@ -103,13 +103,11 @@ class MlaAttention : public TokenMixer {
   const MlaConfig& config_;
   LayerContext& context_;
   const AttentionKernel& kernel_;
-  Rotary rotary_;
+  RotaryRows rotary_;
   AttentionShape shape_;              // of the batch
   std::vector<AttentionSpan> spans_;  // of the batch's sequences
   AttentionPlan plan_;
   Buffer<float> states_;          // of the segments of the plan
-  Buffer<float> cosines_;         // [rows, rotary half]
-  Buffer<float> sines_;           // [rows, rotary half]
   std::vector<Scratch> scratch_;  // one a worker
   Rows rows_;
   std::vector<GemmGroup> groups_;            // [heads]
@@ -135,15 +133,7 @@ MlaAttention::MlaAttention(const MlaConfig& config, LayerContext& context)
 }
 
 void MlaAttention::begin(const Batch& batch) {
-  const std::int64_t half = rotary_.half();
-  cosines_.reserve(batch.rows() * half);
-  sines_.reserve(batch.rows() * half);
-  context_.compute.pool->for_each_row(batch.rows(), [&](std::int64_t row) {
-    const BatchToken& token = batch.tokens[static_cast<std::size_t>(row)];
-    rotary_.angles(token.position, token.sequence->rope_length(token.position),
-                   {cosines_.data() + row * half, static_cast<std::size_t>(half)},
-                   {sines_.data() + row * half, static_cast<std::size_t>(half)});
-  });
+  rotary_.begin(batch, *context_.compute.pool);
   spans_.clear();
   for (const BatchSequence& sequence : batch.sequences) {
     spans_.push_back({sequence.position, sequence.num_rows});
@@ -229,9 +219,7 @@ MatrixView<const float> MlaAttention::meet_values(const PackedMatrix& values) {
 void MlaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
                                  std::int64_t row) const {
   const VectorKernels& vector = *context_.compute.vector;
-  const std::int64_t half = rotary_.half();
-  const RotaryAngles angles{cosines_.data() + row * half, sines_.data() + row * half, half,
-                            config_.rope.form};
+  const RotaryAngles angles = rotary_.row(row);
   const std::span<float> latent = rows_.latents.row(row);
   norm(layer.weights, MlaWeight::kKvANorm, latent.first(static_cast<std::size_t>(config_.latent)));
   vector.rotate(angles, latent.data() + config_.latent);

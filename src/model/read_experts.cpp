@@ -62,6 +62,15 @@ void read_groups(const ConfigReader& reader, const MoeConfig& config, RouterOpti
           where, router.topk, router.kept_groups, size);
 }
 
+bool normalizes(const ConfigReader& reader, Normalize normalize) {
+  if (normalize == Normalize::always || normalize == Normalize::never) {
+    return normalize == Normalize::always;
+  }
+  constexpr std::string_view kField = "norm_topk_prob";  // null denies it
+  const bool silent = normalize == Normalize::unless_denied && !reader.is_null(kField);
+  return reader.flag_or(kField, silent);
+}
+
 /// `value`: all that the field may say; empty: anything.
 void require_only(const ConfigReader& reader, std::string_view key, std::string_view value) {
   const std::string found = reader.string_or(key, value);
@@ -123,9 +132,7 @@ ReadFeedForward read_experts(MoeTraits traits) {
     router = traits.router;
     router.topk = reader.required_int(traits.topk_key, {1, std::min(config.experts, kMostChosen)});
     router.normalize =
-        router.scores != ExpertScores::logits && traits.normalize != Normalize::never &&
-        (traits.normalize == Normalize::always ||
-         reader.flag_or("norm_topk_prob", traits.normalizes && !reader.is_null("norm_topk_prob")));
+        router.scores != ExpertScores::logits && normalizes(reader, traits.normalize);
     if (!traits.scale_key.empty()) {
       router.scale = read_float(reader, traits.scale_key, traits.usual_scale, kFactors);
     }

@@ -10,8 +10,9 @@
 
 namespace moesaic {
 
-/// Whether the chosen experts' weights are divided by their sum.
-enum class Normalize { by_field, always, never };
+/// Whether the chosen experts' weights are divided by their sum. The first two: as the field
+/// norm_topk_prob says, or so where it is silent.
+enum class Normalize { if_asked, unless_denied, always, never };
 
 /// Sets width and gate of the shared expert.
 using ReadShared = std::function<void(const ConfigReader& reader, MoeConfig& config)>;
@@ -20,8 +21,7 @@ using ReadShared = std::function<void(const ConfigReader& reader, MoeConfig& con
 struct MoeTraits {
   std::string width_key = "moe_intermediate_size";
   std::string topk_key = "num_experts_per_tok";
-  Normalize normalize = Normalize::by_field;  ///< not of logits
-  bool normalizes = false;                    ///< where the field norm_topk_prob is silent
+  Normalize normalize = Normalize::if_asked;  ///< not of logits
   RouterOptions router{};                     ///< what config.json does not say
   std::string scale_key{};                    ///< field of the factor of all weights; empty: none
   double usual_scale = 1.0;                   ///< where that is silent

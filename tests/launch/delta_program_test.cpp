@@ -4,8 +4,7 @@
 
 #include "base/json.h"
 #include "tests/launch/program.h"
-#include "tests/support/checkpoint_files.h"
-#include "tests/support/model_copies.h"
+#include "tests/launch/same_texts.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
@@ -35,29 +34,11 @@ TEST(DeltaProgram, InspectAndPlanTellItsSizes) {
 }
 
 TEST(DeltaProgram, TextsAreTheSameOnAnyRanksAndFromPackedWeights) {
-  const TemporaryDirectory directory;
-  const std::string model = directory.path_of("model");
-  copy_model("models/qwen3_next-v4", model);
-  write_text(model + "/tokenizer.json", read_text(kData + "/models/qwen2_moe-v4/tokenizer.json"));
-  const std::string prompts = directory.path_of("prompts.jsonl");
-  write_text(prompts, R"({"prompt": [5, 17, 30, 42, 8], "n": 2, "temperature": 0.9})"
-                      "\n"
-                      R"({"prompt": [77]})"
-                      "\n");
-  const auto generate = [&](int ranks, const std::string& from) {
-    const std::string out = directory.path_of("out" + std::to_string(ranks));
-    const ProgramResult result = run_ranks(ranks, {"generate", "-m", from, "-f", prompts, "-n",
-                                                   "12", "--ignore-eos", "-t", "1", "--out", out});
-    EXPECT_EQ(result.exit_code, 0) << result.text();
-    const std::string lines = read_text(out);
-    return lines.substr(lines.find('\n'));  // what it was made of stands before
-  };
-  const std::string expected = generate(1, model);
-  EXPECT_FALSE(expected.empty());
-  EXPECT_EQ(generate(3, model), expected);
-  const std::string packed = directory.path_of("packed");
-  EXPECT_EQ(run_moesaic({"convert", "-m", model, "-o", packed}).exit_code, 0);
-  EXPECT_EQ(generate(2, packed), expected) << "norms are whole there";
+  expect_same_texts("models/qwen3_next-v4",  // whose norms are whole in packed directories
+                    R"({"prompt": [5, 17, 30, 42, 8], "n": 2, "temperature": 0.9})"
+                    "\n"
+                    R"({"prompt": [77]})"
+                    "\n");
 }
 
 TEST(DeltaProgram, FineTuningIsRefusedBeforeDataIsRead) {
