@@ -27,6 +27,20 @@ int Schedule::choose_rank(const Waiting& next) const {
   return static_cast<int>(least - loads_.begin());
 }
 
+void Schedule::enter(std::int64_t group, int rank) {
+  Group& entry = groups_[group];
+  if (entry.requests == 0) std::erase(remembered_, group);
+  entry = {rank, entry.requests + 1};
+}
+
+void Schedule::leave(std::int64_t group) {
+  if (--groups_[group].requests > 0) return;
+  remembered_.push_back(group);
+  if (std::ssize(remembered_) <= parallel_ * std::ssize(loads_)) return;
+  groups_.erase(remembered_.front());
+  remembered_.pop_front();
+}
+
 std::vector<Schedule::Assignment> Schedule::assign() {
   std::vector<Assignment> assignments;
   while (!waiting_.empty()) {
@@ -38,7 +52,7 @@ std::vector<Schedule::Assignment> Schedule::assign() {
     ++load.requests;
     load.prompt_tokens += next.prompt_tokens;
     assigned_[next.request] = {rank, next.prompt_tokens, next.group};
-    if (next.group) groups_[*next.group] = {rank, groups_[*next.group].requests + 1};
+    if (next.group) enter(*next.group, rank);
     assignments.push_back({next.request, rank});
   }
   return assignments;
@@ -53,9 +67,7 @@ void Schedule::remove(RequestId request) {
   Load& load = loads_[static_cast<std::size_t>(found->second.rank)];
   --load.requests;
   load.prompt_tokens -= found->second.prompt_tokens;
-  if (const auto group = found->second.group; group && --groups_[*group].requests == 0) {
-    groups_.erase(*group);
-  }
+  if (const auto group = found->second.group) leave(*group);
   assigned_.erase(found);
 }
 

@@ -28,7 +28,8 @@ class Schedule {
   /// requests, then the fewest tokens of prompts, then the lowest number. One of a group goes to
   /// the rank that took the last of it, if that has room and the tokens that it generates beyond
   /// those of the rank with the fewest requests are no more than those of the prompt that the other
-  /// would compute again.
+  /// would compute again. Of groups that have ended, as many are remembered as ranks keep ended
+  /// sequences: the last ones.
   [[nodiscard]] std::vector<Assignment> assign();
   /// The request has ended, or is not wanted any more. Nothing happens if it is not known.
   void remove(RequestId request);
@@ -60,12 +61,16 @@ class Schedule {
     std::int64_t requests = 0;  // under way, on any rank
   };
   [[nodiscard]] int choose_rank(const Waiting& next) const;
+  /// One more or one less of a group is under way.
+  void enter(std::int64_t group, int rank);
+  void leave(std::int64_t group);
 
   std::int64_t parallel_;
   std::vector<Load> loads_;  // [ranks]
   std::deque<Waiting> waiting_;
   std::unordered_map<RequestId, Assigned> assigned_;
-  std::unordered_map<std::int64_t, Group> groups_;  // that are under way
+  std::unordered_map<std::int64_t, Group> groups_;  // that are under way, or remembered
+  std::deque<std::int64_t> remembered_;  // without requests, the one that ended last last
 };
 
 }  // namespace moesaic
