@@ -48,7 +48,8 @@ void read_member(const Json& config, ChatFiles& files) {
 
 }  // namespace
 
-ChatFiles read_chat_files(const std::string& dir, const std::optional<std::string>& template_file) {
+std::optional<ChatFiles> find_chat_files(const std::string& dir,
+                                         const std::optional<std::string>& template_file) {
   ChatFiles files;
   const fs::path folder(dir);
   const std::optional<Json> config = read_tokenizer_config(dir);
@@ -65,11 +66,17 @@ ChatFiles read_chat_files(const std::string& dir, const std::optional<std::strin
   if (files.templates.empty() && file_exists(json_path)) {
     read_member(Json::read_file(json_path, kMaxConfigBytes), files);
   }
-  require(!files.templates.empty(), ErrorKind::file,
+  if (files.templates.empty()) return std::nullopt;
+  return files;
+}
+
+ChatFiles read_chat_files(const std::string& dir, const std::optional<std::string>& template_file) {
+  std::optional<ChatFiles> files = find_chat_files(dir, template_file);
+  require(files.has_value(), ErrorKind::file,
           "{}: no chat template: neither chat_template.jinja nor one in tokenizer_config.json; "
           "--chat-template FILE gives one",
           dir);
-  return files;
+  return *std::move(files);
 }
 
 }  // namespace moesaic

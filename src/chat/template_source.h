@@ -25,7 +25,11 @@ struct ChatFiles {
 /// Reads them: `template_file` if it is given, else `dir`/chat_template.jinja with
 /// `dir`/additional_chat_templates/NAME.jinja, else chat_template of `dir`/tokenizer_config.json (a
 /// string, or a list of names and templates), else `dir`/chat_template.json. Throws Error{file} for
-/// what is wrong, or if there is no template.
+/// what is wrong; nothing if there is no template.
+[[nodiscard]] std::optional<ChatFiles> find_chat_files(
+    const std::string& dir, const std::optional<std::string>& template_file);
+
+/// The same for who needs one: throws Error{file} if there is none.
 [[nodiscard]] ChatFiles read_chat_files(const std::string& dir,
                                         const std::optional<std::string>& template_file);
 

@@ -230,7 +230,8 @@ void RankSequences::hand_out(const Part& part, MatrixView<const float> rows) {
   pass_.logits.push_back({.request = sequence.id,
                           .first = first,
                           .logits = rows.row_range(first - part.logits_begin(), part.end() - first),
-                          .tokens = sequence.request.tokens});
+                          .tokens = sequence.request.tokens,
+                          .logprobs = sequence.request.logprobs});
 }
 
 const RankPass& RankSequences::forward() {

@@ -19,6 +19,7 @@ struct LogitsRows {
   MatrixView<const float> logits;  // [positions, vocab]
   /// The request's tokens so far: tokens[p + 1], if there, is what the logits of p are about.
   std::span<const std::int32_t> tokens;
+  std::optional<std::int64_t> logprobs{};  // Request::logprobs
 };
 
 /// What a step made of one request. Travels between ranks as it stands.

@@ -49,6 +49,9 @@ bool run_requests(StepEngine& engine, const RequestFeed& feed) {
         waits = more = feed.may_come && feed.may_come(!engine.busy());
       }
     }
+    if (feed.unwanted) {
+      for (const RequestId id : feed.unwanted()) engine.cancel(id);
+    }
     // Also with nothing to do: the other ranks may not think that rank 0 is lost.
     if ((more || engine.busy()) && take_step(engine, feed) == GoOn::stop_wanted) {
       return engine.said_by_first(!more && !engine.busy());

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/generate/step_engine.h"
 
@@ -17,6 +18,8 @@ struct RequestFeed {
   /// may still come. If nothing else is to be done meanwhile (`idle`) it waits for one, but not
   /// nearly as long as the communicator's timeout.
   std::function<bool(bool idle)> may_come{};
+  /// Requests that nobody wants any more; asked before each step.
+  std::function<std::vector<RequestId>()> unwanted{};
   std::function<void(const NewToken&)> on_token;
   std::function<void(Finished&&)> on_finished;
   /// In the place of on_finished, of damaged requests (Damage); if it is not given, the first one

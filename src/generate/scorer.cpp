@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/generate/gather_entries.h"
 #include "src/generate/request_feed.h"
 #include "src/generate/score_order.h"
 
@@ -15,8 +16,6 @@ struct SentScore {
   std::int64_t token = 0;  // of the window
   TokenScore score;
 };
-
-constexpr RequestId kNoWindow = -1;
 
 std::int64_t rank_of(std::span<const float> logits, std::int32_t token) {
   const float own = logits[static_cast<std::size_t>(token)];
@@ -44,18 +43,6 @@ void add_scores(const Compute& compute, const LogitsRows& rows, std::vector<Sent
                       static_cast<double>(rows.logits(row, token)) - static_cast<double>(log_sum),
                   .rank = rank_of(logits, token)}};
   });
-}
-
-/// All ranks' scores, which rank 0 wants. Collective.
-std::vector<SentScore> gather(Communicator& world, std::vector<SentScore> own) {
-  if (world.size() == 1) return own;
-  std::int64_t most = std::ssize(own);
-  world.max(std::span(&most, 1));
-  own.resize(static_cast<std::size_t>(most), {.window = kNoWindow, .token = 0, .score = {}});
-  std::vector<SentScore> all(own.size() * static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  std::erase_if(all, [](const SentScore& entry) { return entry.window == kNoWindow; });
-  return all;
 }
 
 void take(ScoreOrder& order, const std::vector<SentScore>& scores) {
@@ -115,7 +102,7 @@ ScoreResult score(Transformer& transformer, Communicator& world,
       add_scores(transformer.compute(), rows, scores);
       if (events.on_logits) events.on_logits(rows);
     }
-    scores = gather(world, std::move(scores));
+    scores = gather_entries(world, std::move(scores));
     if (!engine.submits()) return;
     take(order, scores);
     cancel_after_damage(order, engine);
