@@ -125,6 +125,8 @@ void run_verb(Runtime& runtime) {
       return run_chat(runtime);
     case Verb::generate:
       return run_generate(runtime);
+    case Verb::serve:
+      return run_serve(runtime);
     case Verb::score:
       return run_score(runtime);
     case Verb::sft:

@@ -98,13 +98,7 @@ void read_generation_prompt(const Json& value, RequestFields& /*fields*/) {
 
 using F = RequestFields;
 
-constexpr auto kFields = std::to_array<Field>({
-    {"prompt", read_prompt},
-    {"messages", [](const Json&, RequestFields&) {}},  // of the whole line: parse_request_fields
-    {"tools", [](const Json&, RequestFields&) {}},
-    {"chat_template_kwargs", [](const Json&, RequestFields&) {}},
-    {"add_generation_prompt", read_generation_prompt},
-    {"id", [](const Json& value, RequestFields& f) { f.id = id_text(value); }},
+constexpr auto kSamplingFields = std::to_array<Field>({
     {"max_tokens", read_whole_number<&F::max_tokens, -1>},
     {"temperature", read_number<&F::temperature>},
     {"top_k", read_whole_number<&F::top_k, -1>},
@@ -120,12 +114,33 @@ constexpr auto kFields = std::to_array<Field>({
     {"repeat_last_n", read_whole_number<&F::repeat_last_n, -1>},
     {"logit_bias", read_logit_bias},
     {"ignore_eos", [](const Json& value, RequestFields& f) { f.ignore_eos = value.as_bool(); }},
+});
+
+/// The others.
+constexpr auto kLineFields = std::to_array<Field>({
+    {"prompt", read_prompt},
+    {"messages", [](const Json&, RequestFields&) {}},  // of the whole line: parse_request_fields
+    {"tools", [](const Json&, RequestFields&) {}},
+    {"chat_template_kwargs", [](const Json&, RequestFields&) {}},
+    {"add_generation_prompt", read_generation_prompt},
+    {"id", [](const Json& value, RequestFields& f) { f.id = id_text(value); }},
     {"version", read_version},
 });
 
+const Field* find_field(std::span<const Field> fields, std::string_view name) {
+  const auto found = std::ranges::find(fields, name, &Field::name);
+  return found == fields.end() ? nullptr : &*found;
+}
+
+const Field* find_field(std::string_view name) {
+  const Field* const found = find_field(kSamplingFields, name);
+  return found != nullptr ? found : find_field(kLineFields, name);
+}
+
 void refuse_unknown(const Json& line, const std::string& name) {
   std::vector<std::string_view> names;
-  std::ranges::transform(kFields, std::back_inserter(names), &Field::name);
+  std::ranges::transform(kLineFields, std::back_inserter(names), &Field::name);
+  std::ranges::transform(kSamplingFields, std::back_inserter(names), &Field::name);
   const std::string nearest = nearest_name(name, names);
   fail(ErrorKind::file, "{}: unknown field \"{}\"{}", line.where(), name,
        nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
@@ -135,7 +150,7 @@ void refuse_unknown(const Json& line, const std::string& name) {
 
 void require_known_fields(const Json& line) {
   line.for_each([&](const std::string& name, const Json&) {
-    if (std::ranges::find(kFields, name, &Field::name) == kFields.end()) refuse_unknown(line, name);
+    if (find_field(name) == nullptr) refuse_unknown(line, name);
   });
 }
 
@@ -145,12 +160,18 @@ std::string id_text(const Json& value) {
   return value.is_integer() ? fmt::format("{}", value.as_int()) : json_quote(value.as_string());
 }
 
+bool read_sampling_field(std::string_view name, const Json& value, RequestFields& fields) {
+  const Field* const field = find_field(kSamplingFields, name);
+  if (field != nullptr && !value.is_null()) field->read(value, fields);
+  return field != nullptr;
+}
+
 RequestFields parse_request_fields(const Json& line) {
   require(line.is_object(), ErrorKind::file, "{}: no JSON object", line.where());
   RequestFields fields;
   line.for_each([&](const std::string& name, const Json& value) {
-    const auto field = std::ranges::find(kFields, name, &Field::name);
-    if (field == kFields.end()) refuse_unknown(line, name);
+    const Field* const field = find_field(name);
+    if (field == nullptr) refuse_unknown(line, name);
     if (!value.is_null()) field->read(value, fields);
   });
   if (line.contains("messages")) fields.conversation = line;

@@ -42,6 +42,12 @@ struct RequestFields {
 /// Throws Error{file} for a field that a line of requests does not have.
 void require_known_fields(const Json& line);
 
+/// Reads one field that says how texts are sampled or end (all of RequestFields but prompts and
+/// id) into `fields`; false if it is none of these. null says nothing. Throws Error{file} that
+/// names it: it is of another type or out of range.
+[[nodiscard]] bool read_sampling_field(std::string_view name, const Json& value,
+                                       RequestFields& fields);
+
 /// `line` is an object. Throws Error{file} that names the line and the field: one that is unknown,
 /// of another type or out of range, or no or several of prompt and messages.
 [[nodiscard]] RequestFields parse_request_fields(const Json& line);

@@ -9,6 +9,7 @@ namespace moesaic {
 
 void run_chat(Runtime& runtime);
 void run_generate(Runtime& runtime);
+void run_serve(Runtime& runtime);
 void run_score(Runtime& runtime);
 void run_sft(Runtime& runtime);
 void run_convert(Runtime& runtime);

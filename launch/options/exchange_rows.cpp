@@ -10,7 +10,7 @@ using O = Options;
 
 /// Where other ways of the exchange are tried.
 constexpr std::uint32_t kPasses =
-    verbs::kGenerate | verbs::kScore | verbs::kBenchModel | verbs::kStudyPoint;
+    verbs::kGenerate | verbs::kServe | verbs::kScore | verbs::kBenchModel | verbs::kStudyPoint;
 
 constexpr std::string_view kExchange = "Exchange";
 
@@ -42,7 +42,7 @@ constexpr std::array kRows = {
               .value = "FILE",
               .field = &O::record_load,
               .group = kExchange,
-              .verbs = verbs::kGenerate | verbs::kScore,
+              .verbs = verbs::kGenerate | verbs::kServe | verbs::kScore,
               .help = "write how many rows the experts of each layer got: for --placement, and for "
                       "moesaic plan",
               .may_differ = true},

@@ -201,7 +201,8 @@ constexpr std::array kOptions = {
         -1, 1000},
     OptionRow{"ignore-eos", '\0', "", &O::ignore_eos, kGeneration, verbs::kTexts,
               "go on after an end-of-sequence token"},
-    OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration, verbs::kGenerate | verbs::kPlan,
+    OptionRow{"parallel", '\0', "N", &O::parallel, kGeneration,
+              verbs::kGenerate | verbs::kServe | verbs::kPlan,
               "sequences that a rank works on at a time", 1, 1e6},
 
     OptionRow{"seed", 's', "N", &O::seed, kBenchmark, verbs::kBenchModel | verbs::kBenchSft,
@@ -318,7 +319,7 @@ constexpr std::array kOptions = {
               "pretend that every N ranks are a node of their own; 0: ask the system", 0, 1e6},
 
     OptionRow{"json", '\0', "", &O::json, kProgram,
-              (verbs::kRanks & ~(verbs::kChat | verbs::kSft)) | verbs::kPlan,
+              (verbs::kRanks & ~(verbs::kChat | verbs::kServe | verbs::kSft)) | verbs::kPlan,
               "machine-readable lines on the standard output"},
     may_differ({"out", '\0', "FILE", &O::out, kProgram, verbs::kGenerate,
                 "write the texts to FILE, JSONL, each as soon as it and those before it are "
@@ -362,6 +363,7 @@ std::span<const OptionRow> option_table() noexcept {
     all.insert(all.end(), gpu_rows().begin(), gpu_rows().end());
     all.insert(all.end(), sft_rows().begin(), sft_rows().end());
     all.insert(all.end(), plan_rows().begin(), plan_rows().end());
+    all.insert(all.end(), serve_rows().begin(), serve_rows().end());
     all.insert(all.end(), study_rows().begin(), study_rows().end());
     return all;
   }();

@@ -62,6 +62,8 @@ struct VerbRow {
 [[nodiscard]] std::span<const OptionRow> sft_rows() noexcept;
 /// The part of it that is for `moesaic plan` and the machine files that it reads.
 [[nodiscard]] std::span<const OptionRow> plan_rows() noexcept;
+/// The part of it that is for `moesaic serve` alone.
+[[nodiscard]] std::span<const OptionRow> serve_rows() noexcept;
 /// The part of it that is for `moesaic study ...` alone.
 [[nodiscard]] std::span<const OptionRow> study_rows() noexcept;
 [[nodiscard]] std::span<const VerbRow> verb_table() noexcept;

@@ -15,6 +15,7 @@
 #include "launch/options/gpu_options.h"
 #include "launch/options/option_values.h"
 #include "launch/options/plan_options.h"
+#include "launch/options/serve_options.h"
 #include "launch/options/sft_options.h"
 #include "launch/options/study_options.h"
 #include "src/model/precision.h"
@@ -24,6 +25,7 @@ namespace moesaic {
 enum class Verb {
   chat,
   generate,
+  serve,
   score,
   sft,
   convert,
@@ -57,7 +59,7 @@ enum class Pinning { automatic, off };
 
 /// Everything that can be set, with its default. Names, limits and help stand in
 /// launch/options/option_table.cpp.
-struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, StudyOptions {
+struct Options : SftOptions, ExchangeOptions, GpuOptions, PlanOptions, ServeOptions, StudyOptions {
   // Model.
   std::string model;
   Precision precision = Precision::bf16;

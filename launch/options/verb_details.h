@@ -20,6 +20,15 @@ What the model's generation_config.json says of sampling (do_sample, temperature
 min_p, repetition_penalty) comes before the defaults below; an option that is given comes before
 both. The banner tells which counted.
 )";
+inline constexpr std::string_view kServeDetails =
+    R"(
+Rank 0 listens; all ranks work on the texts of all clients at once, --parallel of each rank. There
+are POST /v1/chat/completions and /v1/completions, whole or as a stream, GET /v1/models, /health
+(status 503 until the model is loaded) and /metrics (Prometheus), POST /tokenize, /detokenize and
+/apply-template; docs/server.md has all of it. Where a call says nothing of sampling the options
+below count, and before them the model's generation_config.json. SIGINT, SIGTERM, SIGUSR1 or the end
+of --max-time end it, with exit code 0; answers that are under way end with an error.
+)";
 inline constexpr std::string_view kScoreDetails =
     R"(
 A line for each text, as soon as it and those before it are scored, then one for all. Every token

@@ -14,6 +14,7 @@ constexpr std::uint32_t bit(Verb verb) {
 
 inline constexpr std::uint32_t kChat = bit(Verb::chat);
 inline constexpr std::uint32_t kGenerate = bit(Verb::generate);
+inline constexpr std::uint32_t kServe = bit(Verb::serve);
 inline constexpr std::uint32_t kScore = bit(Verb::score);
 inline constexpr std::uint32_t kSft = bit(Verb::sft);
 inline constexpr std::uint32_t kConvert = bit(Verb::convert);
@@ -39,7 +40,7 @@ inline constexpr std::uint32_t kStudies = kStudyRun | bit(Verb::study_points) | 
 /// Start no MPI.
 inline constexpr std::uint32_t kWithoutRanks = kStudies | kPlan;
 /// Write texts.
-inline constexpr std::uint32_t kTexts = kChat | kGenerate;
+inline constexpr std::uint32_t kTexts = kChat | kGenerate | kServe;
 /// Run passes of a model that is not trained, for users.
 inline constexpr std::uint32_t kInference = kTexts | kScore | kBenchModel;
 /// Train, or take the time of it.

@@ -11,6 +11,8 @@ constexpr std::array kVerbs = {
     VerbRow{Verb::chat, "chat", "-m DIR [-sys TEXT]", "talk with a model", kChatDetails},
     VerbRow{Verb::generate, "generate", "-m DIR -p TEXT | -f FILE", "continue prompts",
             kGenerateDetails},
+    VerbRow{Verb::serve, "serve", "-m DIR [--port N]", "answer clients of OpenAI's API over HTTP",
+            kServeDetails},
     VerbRow{Verb::score, "score", "-m DIR -f FILE", "loss and perplexity of texts, log-likelihoods",
             kScoreDetails},
     VerbRow{Verb::sft, "sft", "-m DIR --data FILE -o OUTDIR",

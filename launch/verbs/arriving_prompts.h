@@ -2,12 +2,12 @@
 
 #include <optional>
 
+#include "launch/input/requests.h"
 #include "launch/input/token_prompts.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
 #include "launch/verbs/pending_requests.h"
 #include "launch/verbs/prompt_stream.h"
-#include "launch/verbs/requests.h"
 
 namespace moesaic {
 

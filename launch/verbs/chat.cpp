@@ -11,11 +11,11 @@
 #include "launch/chat/chat_room.h"
 #include "launch/chat/edited_lines.h"
 #include "launch/input/chat_prompts.h"
+#include "launch/input/sampling_choice.h"
 #include "launch/job/agreement.h"
 #include "launch/job/session.h"
 #include "launch/job/verbs.h"
 #include "launch/results/run_statistics.h"
-#include "launch/verbs/sampling_choice.h"
 #include "src/chat/turn_end.h"
 #include "src/tokenizer/tokenizer.h"
 

@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "launch/input/requests.h"
+#include "launch/input/sampling_choice.h"
 #include "launch/input/token_prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/expert_balance.h"
@@ -12,10 +14,8 @@
 #include "launch/results/run_statistics.h"
 #include "launch/verbs/arriving_prompts.h"
 #include "launch/verbs/pending_requests.h"
-#include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
 #include "launch/verbs/run_identity.h"
-#include "launch/verbs/sampling_choice.h"
 #include "launch/verbs/text_output.h"
 #include "src/generate/request_feed.h"
 

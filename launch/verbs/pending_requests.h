@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "launch/verbs/requests.h"
+#include "launch/input/requests.h"
 #include "launch/verbs/result_file.h"
 #include "launch/verbs/text_output.h"
 #include "src/generate/open_requests.h"

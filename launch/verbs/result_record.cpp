@@ -5,7 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
-#include "launch/verbs/logprobs_json.h"
+#include "launch/results/logprobs_json.h"
 
 namespace moesaic {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "launch/input/prompts.h"
-#include "launch/verbs/requests.h"
+#include "launch/input/requests.h"
 #include "src/generate/open_requests.h"
 #include "src/tokenizer/tokenizer.h"
 

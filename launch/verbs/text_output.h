@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "launch/input/requests.h"
 #include "launch/options/options.h"
-#include "launch/verbs/requests.h"
 #include "launch/verbs/result_file.h"
 #include "launch/verbs/result_record.h"
 #include "src/generate/open_requests.h"

@@ -1,6 +1,6 @@
 // Lines of requests, and the requests they make.
 
-#include "launch/verbs/requests.h"
+#include "launch/input/requests.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "launch/verbs/logprobs_json.h"
+#include "launch/results/logprobs_json.h"
 
 namespace moesaic {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/verbs/logprobs_json.h"
+#include "launch/results/logprobs_json.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -11,24 +11,22 @@
 namespace moesaic {
 namespace {
 
-/// The text of a token as it reads after another one: some tokenizers take the space off the first.
-/// Ends of characters that become one together have only their text as it reads alone.
-std::string text_of(std::int32_t token, const Tokenizer& tokenizer) {
-  const std::array twice = {token, token};
-  const std::string once = tokenizer.decode(std::span(twice).first(1), false);
-  const std::string both = tokenizer.decode(twice, false);
-  return both.starts_with(once) ? both.substr(once.size()) : once;
-}
-
 JsonWriter entry(const TokenLogprob& logprob, const Tokenizer& tokenizer) {
   JsonWriter out;
   out.field("id", std::int64_t{logprob.token})
-      .field("token", text_of(logprob.token, tokenizer))
+      .field("token", logprob_token_text(logprob.token, tokenizer))
       .field("logprob", static_cast<double>(logprob.logprob));
   return out;
 }
 
 }  // namespace
+
+std::string logprob_token_text(std::int32_t token, const Tokenizer& tokenizer) {
+  const std::array twice = {token, token};
+  const std::string once = tokenizer.decode(std::span(twice).first(1), false);
+  const std::string both = tokenizer.decode(twice, false);
+  return both.starts_with(once) ? both.substr(once.size()) : once;
+}
 
 std::string logprobs_json(std::span<const std::vector<TokenLogprob>> tokens,
                           const Tokenizer& tokenizer) {

@@ -15,4 +15,8 @@ namespace moesaic {
 [[nodiscard]] std::string logprobs_json(std::span<const std::vector<TokenLogprob>> tokens,
                                         const Tokenizer& tokenizer);
 
+/// The text of a token as it reads after another one: some tokenizers take the space off the first.
+/// Ends of characters that become one together have only their text as it reads alone.
+[[nodiscard]] std::string logprob_token_text(std::int32_t token, const Tokenizer& tokenizer);
+
 }  // namespace moesaic

@@ -1,11 +1,11 @@
-#include "launch/verbs/requests.h"
+#include "launch/input/requests.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "base/error.h"
-#include "launch/verbs/sampling_choice.h"
+#include "launch/input/sampling_choice.h"
 
 namespace moesaic {
 namespace {

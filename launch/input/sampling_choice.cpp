@@ -1,4 +1,4 @@
-#include "launch/verbs/sampling_choice.h"
+#include "launch/input/sampling_choice.h"
 
 #include <fmt/core.h>
 

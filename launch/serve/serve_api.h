@@ -1,0 +1,113 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "launch/input/requests.h"
+#include "launch/serve/api_call.h"
+#include "src/chat/chat_template.h"
+#include "src/chat/conversation.h"
+#include "src/serve/http_server.h"
+#include "src/serve/request_desk.h"
+#include "src/serve/serve_metrics.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace moesaic {
+
+/// What a server offers.
+struct ServeOffer {
+  std::string model;    // its name
+  std::string api_key;  // empty: none is asked for
+  std::int64_t vocab_size = 0;
+  RequestDefaults completions;
+  RequestDefaults chats;
+  ConversationDefaults conversations;
+};
+
+/// OpenAI's protocol: what clients ask goes to the desk, what the desk tells goes to them. Of the
+/// server's thread alone.
+class ServeApi {
+ public:
+  struct Parts {
+    const Tokenizer& tokenizer;
+    const ChatTemplate* chat_template;  // null: the model has none
+    RequestDesk& desk;
+  };
+  /// All must outlive this.
+  ServeApi(const Parts& parts, ServeOffer offer);
+
+  void handle(const HttpRequest& request, const std::shared_ptr<HttpAnswer>& answer);
+  /// Before, calls for texts are refused as the model is loading. Texts may have so many tokens.
+  void open(std::int64_t context_tokens);
+  /// Answers that are under way end, and calls are refused from now on.
+  void close(std::string_view why);
+
+  void take(Ticket ticket, const NewToken& token);
+  void take(Ticket ticket, const PromptLogprob& logprob);
+  void take(Ticket ticket, const Finished& finished);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Answer = std::shared_ptr<HttpAnswer>;
+  struct Route {
+    std::string_view method;
+    std::string_view path;
+    void (ServeApi::*answer)(const HttpRequest&, const Answer&);
+    bool is_public = false;
+  };
+  /// A text under way.
+  struct Place {
+    std::shared_ptr<ApiCall> call;
+    std::size_t choice = 0;
+    Clock::time_point start;
+    bool has_begun = false;
+  };
+
+  [[nodiscard]] static std::span<const Route> routes();
+  void refuse(const Answer& answer, HttpResponse response);
+  [[nodiscard]] bool is_let_in(const HttpRequest& request) const;
+  void tell_health(const HttpRequest& request, const Answer& answer);
+  void tell_models(const HttpRequest& request, const Answer& answer);
+  void tell_metrics(const HttpRequest& request, const Answer& answer);
+  void tokenize(const HttpRequest& request, const Answer& answer);
+  void detokenize(const HttpRequest& request, const Answer& answer);
+  void apply_template(const HttpRequest& request, const Answer& answer);
+  void complete(const HttpRequest& request, const Answer& answer);
+  void chat(const HttpRequest& request, const Answer& answer);
+
+  void call(ApiKind kind, const HttpRequest& request, const Answer& answer);
+  [[nodiscard]] std::string chat_text(Chat chat) const;
+  [[nodiscard]] std::vector<std::vector<std::int32_t>> prompts_of(const ApiRequest& request) const;
+  /// The requests of a call, and what it wants of each.
+  struct Orders {
+    std::vector<RequestDesk::Order> orders;
+    std::vector<ApiCall::Choice> choices;
+    std::int64_t prompt_tokens = 0;
+  };
+  [[nodiscard]] Orders orders_of(const ApiRequest& request);
+  void begin(const ApiRequest& request, Orders orders, const Answer& answer);
+  /// The call's texts are not wanted any more.
+  void drop(const ApiCall& call);
+  [[nodiscard]] ReplyHead new_head(ApiKind kind);
+
+  Parts parts_;
+  ServeOffer offer_;
+  std::string salt_;  // of this server's ids
+  std::int64_t calls_ = 0;
+  std::int64_t prompts_ = 0;
+  Ticket next_ticket_ = 0;
+  bool is_open_ = false;
+  std::string closed_;  // why; empty: it is not
+  Clock::time_point start_ = Clock::now();
+  std::int64_t created_;  // seconds since 1970
+  std::unordered_map<Ticket, Place> places_;
+  ServeMetrics metrics_;
+};
+
+}  // namespace moesaic

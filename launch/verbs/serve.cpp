@@ -1,0 +1,207 @@
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/small_file.h"
+#include "launch/input/chat_prompts.h"
+#include "launch/input/sampling_choice.h"
+#include "launch/job/agreement.h"
+#include "launch/job/expert_balance.h"
+#include "launch/job/session.h"
+#include "launch/job/verbs.h"
+#include "launch/results/run_statistics.h"
+#include "launch/serve/serve_api.h"
+#include "src/chat/turn_end.h"
+#include "src/generate/prompt_logprobs.h"
+#include "src/serve/http_server.h"
+#include "src/serve/request_desk.h"
+
+namespace moesaic {
+namespace {
+
+/// Of a completion that does not say it, as in OpenAI's API; chats go on until the answer ends.
+constexpr std::int64_t kCompletionTokens = 16;
+
+/// What rank 0 has read besides the model.
+struct ServeInput {
+  Tokenizer tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  SamplingChoice sampling;
+};
+
+std::string model_name(const Options& options) {
+  if (!options.model_name.empty()) return options.model_name;
+  const std::filesystem::path path = std::filesystem::weakly_canonical(options.model);
+  return path.filename().string();
+}
+
+std::string read_key(const std::string& path) {
+  constexpr std::int64_t kMostKey = 4096;
+  std::string key = read_file(path, kMostKey);
+  key.erase(std::min(key.find_first_of("\r\n"), key.size()));
+  require(!key.empty(), ErrorKind::file, "{}: its first line, the key, is empty", path);
+  return key;
+}
+
+ServeOffer make_offer(const Options& options, const ModelConfig& config, const ServeInput& input) {
+  ServeOffer offer{.model = model_name(options),
+                   .api_key = options.api_key_file ? read_key(*options.api_key_file) : "",
+                   .vocab_size = config.vocab_size,
+                   .completions = {.sampling = input.sampling.options,
+                                   .max_tokens = kCompletionTokens,
+                                   .stop = options.stop,
+                                   .stop_tokens = config.eos_token_ids,
+                                   .ignore_eos = options.ignore_eos,
+                                   .vocab_size = config.vocab_size},
+                   .chats = {},
+                   .conversations = conversation_defaults(options)};
+  offer.chats = offer.completions;
+  offer.chats.max_tokens = -1;
+  if (input.chat_template) {
+    const auto end = turn_end_token(*input.chat_template, input.tokenizer);
+    if (end) offer.chats.stop_tokens.push_back(*end);
+  }
+  return offer;
+}
+
+/// All that rank 0 has between its clients and the engine.
+class Service {
+ public:
+  Service(const Options& options, ServeInput input, ServeOffer offer)
+      : input_(std::move(input)),
+        desk_(options.max_waiting),
+        api_({.tokenizer = input_.tokenizer,
+              .chat_template = input_.chat_template ? &*input_.chat_template : nullptr,
+              .desk = desk_},
+             std::move(offer)),
+        server_({.host = options.host, .port = options.port}, HttpLimits{},
+                [this](const HttpRequest& request, const std::shared_ptr<HttpAnswer>& answer) {
+                  api_.handle(request, answer);
+                }) {}
+  ~Service() {
+    server_.post([this] { api_.close("the server is stopping"); });
+  }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  [[nodiscard]] const ServeInput& input() const noexcept { return input_; }
+  [[nodiscard]] const std::string& address() const noexcept { return server_.address(); }
+  void open(std::int64_t context_tokens) {
+    server_.post([this, context_tokens] { api_.open(context_tokens); });
+  }
+  [[nodiscard]] RequestFeed feed() {
+    return desk_.feed(
+        {.on_token = [this](Ticket ticket, const NewToken& token) { tell(ticket, token); },
+         .on_prompt_logprob = [this](Ticket ticket,
+                                     const PromptLogprob& logprob) { tell(ticket, logprob); },
+         .on_finished = [this](Ticket ticket,
+                               Finished&& finished) { tell(ticket, std::move(finished)); }});
+  }
+  void end_step(std::span<const PromptLogprob> logprobs) { desk_.end_step(logprobs); }
+
+ private:
+  template <typename News>
+  void tell(Ticket ticket, News news) {
+    server_.post([this, ticket, news = std::move(news)] { api_.take(ticket, news); });
+  }
+
+  ServeInput input_;
+  RequestDesk desk_;
+  ServeApi api_;
+  HttpServer server_;
+};
+
+/// Of rank 0: listens from now on. Collective.
+std::unique_ptr<Service> open_service(const Runtime& runtime, const OpenModel& model) {
+  std::unique_ptr<Service> service;
+  agree(runtime.world(), [&] {
+    if (!runtime.is_first()) return;
+    const Options& options = runtime.options();
+    const std::string& directory = model.files.directory();
+    std::optional<ChatFiles> chat = find_chat_files(directory, options.chat_template);
+    ServeInput input{
+        .tokenizer = Tokenizer::from_directory(directory),
+        .chat_template = {},
+        .sampling = choose_sampling(runtime.command(), read_generation_defaults(directory),
+                                    model.config.vocab_size)};
+    if (chat) input.chat_template.emplace(*std::move(chat));
+    ServeOffer offer = make_offer(options, model.config, input);
+    service = std::make_unique<Service>(options, std::move(input), std::move(offer));
+  });
+  return service;
+}
+
+/// Texts of any length, and logits of whole prompts where they are echoed with their
+/// log-probabilities.
+Workload serve_workload(const Options& options, const ModelConfig& config) {
+  Workload work = open_workload(options, config);
+  work.logits_rows = std::max(work.logits_rows, work.batch_tokens);
+  return work;
+}
+
+StepOptions step_options(const Runtime& runtime, const ModelConfig& config, const Service* service,
+                         std::int64_t capacity, std::int64_t sequences) {
+  const Options& options = runtime.options();
+  return {.batch_tokens = options.batch_size,
+          .parallel = options.parallel,
+          .cache_bytes = KvPool::bytes_of(config, runtime.precision(), capacity, sequences),
+          .tokenizer = service != nullptr ? &service->input().tokenizer : nullptr,
+          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
+}
+
+/// Until a rank is asked to stop. Collective.
+void serve(const Runtime& runtime, StepEngine& steps, Engine& engine, Service* service) {
+  RequestFeed feed = service != nullptr ? service->feed() : RequestFeed{};
+  feed.on_logits = [&](std::span<const LogitsRows> rows) {
+    const std::vector<PromptLogprob> logprobs =
+        gather_prompt_logprobs(engine.transformer().compute(), runtime.world(), rows);
+    if (service != nullptr) service->end_step(logprobs);
+  };
+  (void)run_requests(steps, feed);
+}
+
+RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& counts,
+                         const ExpertLoads& loads) {
+  return {.load = engine.load(),
+          .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
+          .generation = {counts.work.generation_rows, counts.generate_seconds},
+          .shared_tokens = counts.work.shared_positions,
+          .ranks = gather_statistics(runtime, engine.transformer()),
+          .balance = loads.balance(),
+          .wall_seconds = counts.wall_seconds};
+}
+
+}  // namespace
+
+void run_serve(Runtime& runtime) {
+  const OpenModel model = open_model(runtime);
+  const std::unique_ptr<Service> service = open_service(runtime, model);
+  announce(runtime);
+  runtime.run_or_end_early("nobody was served", [&] {
+    if (service) {
+      runtime.log().once(LogLevel::info, "{}", service->input().sampling.text);
+      runtime.log().once(LogLevel::info, "http://{} is there; the model is loading",
+                         service->address());
+    }
+    const Workload work = serve_workload(runtime.options(), model.config);
+    Engine engine(runtime, model, work);
+    engine.transformer().reset_statistics();
+    const std::int64_t context =
+        std::min(context_limit(runtime.options(), model.config), engine.capacity());
+    StepEngine steps(
+        engine.transformer(), runtime.world(),
+        step_options(runtime, model.config, service.get(), engine.capacity(), work.sequences));
+    if (service) service->open(context);
+    runtime.log().once(LogLevel::info, "http://{} answers; context of {} tokens",
+                       service ? service->address() : "", context);
+    serve(runtime, steps, engine, service.get());
+    const ExpertLoads loads(runtime, engine);
+    const RunStatistics statistics = gather_run(runtime, engine, steps.statistics(), loads);
+    runtime.log().once(LogLevel::info, "stopped\n\n{}", statistics_text(statistics));
+    loads.record();
+  });
+}
+
+}  // namespace moesaic
