@@ -138,7 +138,8 @@ void TextLogprobs::add_first(std::int32_t token) {
 
 void TextLogprobs::add(std::span<const TokenLogprob> logprobs) {
   add_token(logprobs.front().token);
-  logprobs_.push_back(fmt::format("{}", logprobs.front().logprob));
+  // As among the likeliest ones: clients look whether both are equal.
+  logprobs_.push_back(fmt::format("{}", static_cast<double>(logprobs.front().logprob)));
   JsonWriter top;
   std::vector<std::string> known;
   const auto add_top = [&](const TokenLogprob& one) {
