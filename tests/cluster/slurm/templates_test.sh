@@ -50,6 +50,24 @@ measured_on() { grep -qE "\"ranks\": ?$1, ?\"nodes\": ?$1,.*\"status\": ?\"measu
 check "its point on one node" measured_on 1
 check "its point on two nodes" measured_on 2
 
+# A server answers on the first node, those who have its key, until its time is over or somebody ends it.
+with=("--export=ALL,MOESAIC_LAUNCHER=srun")
+served=$(submit serve "$model" --port 8080 --temp 0)
+with=()
+call_server() { # WORDS OF THE HEADER PATH BODY
+  "$here/../hosts.sh" on node1 bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080
+    printf "POST %s HTTP/1.1\r\nHost: node1\r\nConnection: close\r\n%sContent-Length: %s\r\n\r\n%s" "$2" "$1" "${#3}" "$3" >&3
+    cat <&3' - "$@"
+}
+server_says() { [[ $(call_server "$1" /v1/completions '{"prompt": "In", "max_tokens": 3}') == *"$2"* ]]; } # HEADER WORDS
+answers() { says "$1" " answers; context" 2>/dev/null || job_is "$1" "$over"; } # JOB
+check_job "serve" wait_until answers "$served"
+check "it asks for a key" server_says "" " 401 "
+check "its answer" server_says "Authorization: Bearer $(<"serve-$served.key")"$'\r\n' '"completion_tokens": 3'
+check "its key is nobody else's" [ "$(stat -c %a "serve-$served.key")" = 600 ]
+scancel --batch --signal=USR1 "$served" # as Slurm does before the time is over
+check_job "serve, when its time is over" ended_with "$served" 0
+
 # Where srun has no PMIx mpirun starts them, on nodes of the job.
 mkdir poor
 cat >poor/srun <<END
