@@ -30,7 +30,8 @@ constexpr std::array kRows = {
               .help = "what clients call the model; without it the name of its directory",
               .may_differ = true},
     OptionRow{"max-waiting", '\0', "N", &O::max_waiting, kServer, verbs::kServe,
-              "most texts that wait for a rank; more are refused with status 503", 1, 1e6},
+              "most texts that wait for a rank, also of one call; more are refused with status 503",
+              1, 1e6},
 };
 
 }  // namespace

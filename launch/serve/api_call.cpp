@@ -57,7 +57,7 @@ std::string ApiCall::logprobs_of(std::size_t choice, const Finished& finished) c
   if (head_.kind == ApiKind::chat) return logprobs_json(finished.logprobs, tokenizer_);
   const Choice& own = choices_[choice];
   TextLogprobs logprobs(tokenizer_);
-  if (!own.echo.empty()) {
+  if (!own.prompt.empty()) {
     logprobs.add_first(own.prompt.front());
     for (const std::vector<TokenLogprob>& token : own.prompt_logprobs) logprobs.add(token);
   }

@@ -21,8 +21,8 @@ class ApiCall {
   /// One of the texts that it asks for.
   struct Choice {
     Ticket ticket = 0;
-    std::vector<std::int32_t> prompt;
-    std::string echo{};  // the prompt's text, if that is wanted
+    std::string echo{};                  // the prompt's text, if that is wanted
+    std::vector<std::int32_t> prompt{};  // if its log-probabilities are
     // Once they are there:
     std::vector<std::vector<TokenLogprob>> prompt_logprobs{};  // of tokens 1, 2, ... of the prompt
     bool is_finished = false;

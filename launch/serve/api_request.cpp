@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostChoices = 128;   // of a prompt, as in OpenAI's
 constexpr std::int64_t kMostPrompts = 2048;  // of a call, the same
+constexpr std::int64_t kMostStops = 64;
 constexpr std::int64_t kMostTopLogprobs = 1000;
 
 /// A field, and how it is read; those of sampling are not among them (read_sampling_field).
@@ -214,6 +215,8 @@ ApiRequest read_request(ApiKind kind, const Json& body) {
   const RequestFields& fields = request.fields;
   require(fields.n.value_or(1) <= kMostChoices, ErrorKind::usage, "{}: n: more than {}",
           body.where(), kMostChoices);
+  require(!fields.stop || std::ssize(*fields.stop) <= kMostStops, ErrorKind::usage,
+          "{}: stop: more than {} texts", body.where(), kMostStops);
   require(fields.max_tokens.value_or(1) != 0 || request.echo, ErrorKind::usage,
           "{}: max_tokens: 0 tokens are no text", body.where());
   if (kind == ApiKind::completion) {

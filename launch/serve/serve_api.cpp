@@ -228,6 +228,10 @@ ServeApi::Orders ServeApi::orders_of(const ApiRequest& request) {
   const bool wants_prompt_logprobs = request.echo && request.fields.logprobs;
   require(!wants_prompt_logprobs || !request.stream, ErrorKind::usage,
           "request: echo: log-probabilities of a prompt do not come in a stream");
+  const std::int64_t texts =
+      std::max<std::int64_t>(std::ssize(request.prompts), 1) * request.fields.n.value_or(1);
+  require(texts <= parts_.desk.most_waiting(), ErrorKind::usage,
+          "request: {} texts, of which at most {} may wait", texts, parts_.desk.most_waiting());
   Orders all;
   for (std::vector<std::int32_t>& tokens : prompts_of(request)) {
     const std::int64_t count = std::ssize(tokens);
@@ -244,7 +248,7 @@ ServeApi::Orders ServeApi::orders_of(const ApiRequest& request) {
       if (request.chat) order.request.group = conversation_of(*request.chat);
       ApiCall::Choice& choice = all.choices.emplace_back();
       choice.ticket = order.ticket;
-      choice.prompt = tokens;
+      if (wants_prompt_logprobs) choice.prompt = tokens;
       if (request.echo) choice.echo = parts_.tokenizer.decode(tokens);
     }
   }
@@ -280,7 +284,7 @@ void ServeApi::drop(const ApiCall& call) {
   for (const ApiCall::Choice& choice : call.choices()) {
     if (places_.erase(choice.ticket) == 0) continue;
     parts_.desk.withdraw(choice.ticket);
-    metrics_.add_finished("abort", 0);
+    metrics_.add_abort();
   }
 }
 

@@ -15,8 +15,7 @@ constexpr std::chrono::milliseconds kLongestWait(300);
 bool RequestDesk::add(std::vector<Order> orders) {
   {
     const std::lock_guard lock(mutex_);
-    const bool fits = std::ssize(orders_) + std::ssize(orders) <= most_waiting_;
-    if (!fits && !orders_.empty()) return false;
+    if (std::ssize(orders_) + std::ssize(orders) > most_waiting_) return false;
     std::ranges::move(orders, std::back_inserter(orders_));
   }
   arrival_.notify_one();

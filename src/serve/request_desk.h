@@ -37,12 +37,12 @@ class RequestDesk {
   explicit RequestDesk(std::int64_t most_waiting) : most_waiting_(most_waiting) {}
 
   // Of any thread.
-  /// All of the orders, or none if too many wait already; that many at once are taken where nobody
-  /// waits.
+  /// All of the orders, or none if too many would wait.
   [[nodiscard]] bool add(std::vector<Order> orders);
   /// The request is not wanted any more.
   void withdraw(Ticket ticket);
   [[nodiscard]] std::int64_t waiting() const;
+  [[nodiscard]] std::int64_t most_waiting() const noexcept { return most_waiting_; }
 
   // Of the engine's thread.
   /// Requests without end, until a rank is asked to stop. The desk must outlive it.

@@ -18,9 +18,13 @@ std::string metric(std::string_view name, std::string_view type, Number value,
 
 }  // namespace
 
-void ServeMetrics::add_finished(std::string_view reason, double seconds) {
+void ServeMetrics::count(std::string_view reason) {
   const auto found = finished_.find(reason);
   ++(found != finished_.end() ? found->second : finished_[std::string(reason)]);
+}
+
+void ServeMetrics::add_finished(std::string_view reason, double seconds) {
+  count(reason);
   request_.add(seconds);
 }
 

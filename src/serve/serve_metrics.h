@@ -15,6 +15,8 @@ class ServeMetrics {
   void add_token() { ++generated_tokens_; }
   void add_first_token(double seconds) { first_token_.add(seconds); }
   void add_finished(std::string_view reason, double seconds);
+  /// A text that nobody wants any more.
+  void add_abort() { count("abort"); }
   void add_refused() { ++refused_; }
 
   struct Now {
@@ -34,6 +36,8 @@ class ServeMetrics {
       ++count;
     }
   };
+  void count(std::string_view reason);
+
   std::int64_t prompt_tokens_ = 0;
   std::int64_t generated_tokens_ = 0;
   std::int64_t refused_ = 0;

@@ -70,7 +70,7 @@ class ServeApiTest : public testing::Test {
 
   Tokenizer tokenizer_ = Tokenizer::from_directory(kModel);
   ChatTemplate template_ = ChatTemplate::from_directory(kModel);
-  RequestDesk desk_{3};
+  RequestDesk desk_{4};
   ServeApi api_{{.tokenizer = tokenizer_, .chat_template = &template_, .desk = desk_}, offer()};
 };
 
@@ -166,12 +166,13 @@ TEST_F(ServeApiTest, texts_that_nobody_waits_for_are_withdrawn) {
 }
 
 TEST_F(ServeApiTest, refuses_what_has_no_room) {
-  EXPECT_EQ(complete(R"({"prompt": "In", "n": 3})")->whole.status, 0);
+  EXPECT_EQ(complete(R"({"prompt": ["In", "The"], "n": 3})")->whole.status, 400);  // never
+  EXPECT_EQ(complete(R"({"prompt": "In", "n": 4})")->whole.status, 0);
   const auto answer = complete(R"({"prompt": "In"})");
   EXPECT_EQ(answer->whole.status, 503);
   ASSERT_EQ(answer->whole.headers.size(), 1U);
   EXPECT_EQ(answer->whole.headers[0].first, "Retry-After");
-  EXPECT_EQ(desk_.waiting(), 3);
+  EXPECT_EQ(desk_.waiting(), 4);
 }
 
 TEST_F(ServeApiTest, refuses_with_the_status_that_clients_know) {

@@ -121,16 +121,16 @@ TEST(RequestDesk, serves_many_at_once_as_one_alone) {
   }
 }
 
-TEST(RequestDesk, refuses_more_than_may_wait_unless_nobody_does) {
-  RequestDesk desk(2);
-  EXPECT_TRUE(desk.add({order(0), order(1), order(2)}));  // a call of three
+TEST(RequestDesk, refuses_more_than_may_wait) {
+  RequestDesk desk(3);
+  EXPECT_FALSE(desk.add({order(0), order(1), order(2), order(3)}));
+  EXPECT_TRUE(desk.add({order(0), order(1), order(2)}));
   EXPECT_FALSE(desk.add({order(3)}));
   EXPECT_EQ(desk.waiting(), 3);
   desk.withdraw(1);
-  EXPECT_FALSE(desk.add({order(3)}));
-  desk.withdraw(0);
+  EXPECT_FALSE(desk.add({order(3), order(4)}));
   EXPECT_TRUE(desk.add({order(3)}));
-  EXPECT_EQ(desk.waiting(), 2);
+  EXPECT_EQ(desk.waiting(), 3);
 }
 
 TEST(RequestDesk, ends_what_nobody_wants_any_more) {
