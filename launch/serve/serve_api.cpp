@@ -303,15 +303,22 @@ void ServeApi::take(Ticket ticket, const PromptLogprob& logprob) {
   if (found != places_.end()) found->second.call->take(found->second.choice, logprob);
 }
 
+void ServeApi::fail(Ticket ticket, std::string_view why) {
+  const auto found = places_.find(ticket);
+  if (found == places_.end()) return;
+  const std::shared_ptr<ApiCall> call = found->second.call;
+  drop(*call);
+  call->fail(500, why);
+}
+
 void ServeApi::take(Ticket ticket, const Finished& finished) {
   const auto found = places_.find(ticket);
   if (found == places_.end()) return;
-  const Place place = found->second;
   if (finished.damage) {
-    drop(*place.call);
-    return place.call->fail(500, fmt::format("{} gives values that are not finite at position {}",
-                                             finished.damage->place, finished.damage->position));
+    return fail(ticket, fmt::format("{} gives values that are not finite at position {}",
+                                    finished.damage->place, finished.damage->position));
   }
+  const Place place = found->second;
   places_.erase(found);
   metrics_.add_finished(finish_reason_text(finished.reason), seconds_since(place.start));
   place.call->take(place.choice, finished);

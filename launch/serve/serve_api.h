@@ -51,6 +51,8 @@ class ServeApi {
   void take(Ticket ticket, const NewToken& token);
   void take(Ticket ticket, const PromptLogprob& logprob);
   void take(Ticket ticket, const Finished& finished);
+  /// The call of this text ends with an error that is none of its own, if it is under way.
+  void fail(Ticket ticket, std::string_view why);
 
  private:
   using Clock = std::chrono::steady_clock;

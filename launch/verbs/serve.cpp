@@ -104,7 +104,13 @@ class Service {
  private:
   template <typename News>
   void tell(Ticket ticket, News news) {
-    server_.post([this, ticket, news = std::move(news)] { api_.take(ticket, news); });
+    server_.post([this, ticket, news = std::move(news)] {
+      try {
+        api_.take(ticket, news);
+      } catch (...) {
+        api_.fail(ticket, current_error().what());
+      }
+    });
   }
 
   ServeInput input_;
