@@ -177,7 +177,7 @@ std::int64_t MlaKind::pass_bytes(const PassSize& pass) const {
   const AttentionShape shape = config_.shape(pass.tokens, pass.threads);
   const std::int64_t rows = std::max(kAttentionTaskRows, config_.num_heads);
   return 4 * AttentionPlan::most_state_floats(shape, pass.tokens, pass.positions, pass.threads) +
-         pass.threads * (4 * rows * (config_.key_dim() + config_.latent) +
+         pass.threads * (4 * rows * (config_.key_dim() + config_.latent + 2) +
                          attention_scratch_bytes(config_.key_dim(), config_.latent));
 }
 
