@@ -41,6 +41,7 @@ TRAINING = {"steps": 20, "samples_per_step": 2, "lr": 5e-3, "schedule": "cosine"
             "beta1": 0.9, "beta2": 0.999, "adam_eps": 1e-8, "weight_decay": 0.01, "clip": 1.0}
 LEAST_GAP = 2e-4  # of router probabilities in any step: float noise must not change the experts
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+LATENT = ["q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,18 @@ CASES = (
           "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
     Case("gpt_oss-attention", V4, "gpt_oss-v4", "sinks, windows, biases and clamped gating on the way of gradients",
          {"r": 2, "lora_alpha": 4, "target_modules": ATTENTION}, lengths=(14, 6, 12, 7)),
+    Case("deepseek_v3", V4, "deepseek_v3-v4", "latent attention with an inner query row, pairs rotated, yarn",
+         {"r": 2, "lora_alpha": 4, "target_modules": [*LATENT, "gate_proj", "up_proj", "down_proj"]}),
+    Case("deepseek_v3-fused", V5, "deepseek_v3-v5-fused", "latent attention without an inner query row, halves rotated, "
+         "biases, fused experts",
+         {"r": 3, "lora_alpha": 4, "target_modules": LATENT,
+          "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
+    Case("deepseek_v2-latent", V5, "deepseek_v2-v5", "softmax router that chooses groups; of a layer kv_b_proj alone, "
+         "with a rank of its own",
+         {"r": 2, "lora_alpha": 3, "target_modules": ["0.self_attn.q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"],
+          "rank_pattern": {r"layers\.1\.self_attn\.kv_b_proj": 5}}),
+    Case("glm4_moe_lite-attention", V5, "glm4_moe_lite-v5", "latent attention of wider values than keys",
+         {"r": 2, "lora_alpha": 4, "target_modules": LATENT}),
 )
 
 
@@ -141,7 +154,7 @@ def make_samples(case: Case, model: PeftModel, attempt: int) -> list[tuple[torch
 def experts_chosen(model: PeftModel, ids: torch.Tensor) -> list[set[int]]:
     """For every layer with experts."""
     k = experts_per_token(model.config)
-    if model.config.model_type in SIGMOID_FAMILIES:
+    if model.config.model_type in (*SIGMOID_FAMILIES, "deepseek_v2"):
         values = [values for values, _ in values_of_routers(model, ids[None])]
     else:
         values = router_logits(model, ids[None])

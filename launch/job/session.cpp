@@ -204,7 +204,6 @@ OpenModel open_model(const Runtime& runtime, std::optional<std::string> lora) {
     require_experts(model.config.num_experts, runtime.world().size(),
                     runtime.grid().expert_replicas());
     check_moe_options(expert_group(runtime).options, model.config);
-    if (model.adapter) require_runnable(model.adapter->specs());
   });
   warn_of_context(runtime.log(), options, model.config);
   return model;

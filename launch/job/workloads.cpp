@@ -76,8 +76,9 @@ std::int64_t gradient_product_bytes(const ModelConfig& config, Precision precisi
     const std::int64_t rows = site.expert < 0 ? tokens : 2 * config.experts_per_token * tokens;
     std::int64_t rank = adapter.rank;  // those of a stacked matrix have one product for all their A
     if (site.stacked_rows > 0) rank = stacked[{site.layer, site.stacked_rows, site.in}] += rank;
-    meet(rows, site.in, rank);
-    meet(rows, site.out, adapter.rank);
+    const std::int64_t heads = std::max<std::int64_t>(site.heads, 1);  // each with its rows
+    meet(heads * rows, site.in, rank);
+    meet(heads * rows, site.out / heads, adapter.rank);
   }
   return most;
 }
@@ -154,7 +155,8 @@ InnerNumbers inner_numbers(std::span<const AdapterSpec> adapters, std::int64_t t
     const AdapterSite& site = adapter.site;
     if (site.expert < 0) {
       Layer& layer = layers[site.layer];
-      (site.part ? layer.common : layer.matrices) += adapter.rank;
+      const std::int64_t heads = std::max<std::int64_t>(site.heads, 1);  // each has inner rows
+      (site.part ? layer.common : layer.matrices) += heads * adapter.rank;
     } else {
       std::int64_t& most = experts[{site.layer, *site.part}];
       most = std::max(most, adapter.rank);

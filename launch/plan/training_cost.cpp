@@ -28,6 +28,10 @@ AdapterNumbers adapter_numbers(const std::vector<AdapterSpec>& adapters,
     const auto count = static_cast<double>(spec.num_values());
     if (site.expert < 0) {
       numbers.common += count;
+      numbers.rows += count;
+      if (site.heads > 0) {  // keys and values of each meet A
+        numbers.rows += static_cast<double>((2 * site.heads - 1) * spec.a_values());
+      }
     } else {
       numbers.experts += count;
       numbers.choices += count * topk / static_cast<double>(site.num_experts);
@@ -69,7 +73,7 @@ CostTraining training_of(const Options& options, const AdapterNumbers& adapters,
   const double others = static_cast<double>(ranks.ranks - 1) / ranks.ranks;
   return {.passes = samples.passes,
           .recomputes = options.recompute == RecomputeChoice::always,
-          .row_factors = adapters.common,
+          .row_factors = adapters.rows,
           .choice_factors = adapters.choices * mean / static_cast<double>(samples.samples),
           .values = adapters.common + own_experts,
           .sum_bytes = 2 * others * kGradientBytes * summed};

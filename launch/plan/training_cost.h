@@ -14,7 +14,8 @@ namespace moesaic {
 
 /// Numbers of adapters' factors.
 struct AdapterNumbers {
-  double common = 0;   // of all but the experts': a row meets each
+  double common = 0;   // of all but the experts'
+  double rows = 0;     // of these that a row meets, each as often as it does
   double experts = 0;  // of all routed experts
   double choices = 0;  // that a row's choices meet, all layers
 };

@@ -1,5 +1,7 @@
 #include "launch/sft/sft_adapters.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -56,6 +58,18 @@ void require_agreement(const Command& command, const AdapterFiles& lora,
         [&] { return modules_of(new_adapters(options, sites)) == modules_of(lora.specs()); });
 }
 
+/// Where heads multiply rows of their own, no product reads what the module would.
+void require_dropout_of(std::span<const AdapterSpec> adapters, double share,
+                        std::string_view field) {
+  const auto found =
+      std::ranges::find_if(adapters, [](const AdapterSpec& spec) { return spec.site.heads > 0; });
+  if (share == 0 || found == adapters.end()) return;
+  fail(ErrorKind::usage,
+       "{} {}: the adapter of {} is trained without dropout alone, since its input is never "
+       "multiplied; --lora-dropout 0, or --lora-targets without it",
+       field, share, found->site.module);
+}
+
 }  // namespace
 
 void require_trainable(const OpenModel& model) {
@@ -76,20 +90,27 @@ std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime, const OpenMo
   return sites;
 }
 
-double choose_dropout(const Command& command, const AdapterFiles* lora) {
+double choose_dropout(const Command& command, const AdapterFiles* lora,
+                      std::span<const AdapterSpec> adapters) {
   const bool is_given = source_of(command, "lora-dropout") != OptionSource::preset;
-  if (lora == nullptr || is_given) return command.options.lora_dropout;
+  if (lora == nullptr || is_given) {
+    require_dropout_of(adapters, command.options.lora_dropout, "--lora-dropout");
+    return command.options.lora_dropout;
+  }
+  const std::string field =
+      fmt::format("{}/{}: lora_dropout", *command.options.lora, kAdapterConfigFile);
   const double share = lora->description().dropout;
   require(share >= 0 && share < 1, ErrorKind::file,
-          "{}/{}: lora_dropout is {}, expected 0 or more and below 1; --lora-dropout 0 trains "
-          "without",
-          *command.options.lora, kAdapterConfigFile, share);
+          "{} is {}, expected 0 or more and below 1; --lora-dropout 0 trains without", field,
+          share);
+  require_dropout_of(adapters, share, field);
   return share;
 }
 
-double choose_dropout(const Runtime& runtime, const AdapterFiles* lora) {
+double choose_dropout(const Runtime& runtime, const AdapterFiles* lora,
+                      std::span<const AdapterSpec> adapters) {
   double share = 0;
-  agree(runtime.world(), [&] { share = choose_dropout(runtime.command(), lora); });
+  agree(runtime.world(), [&] { share = choose_dropout(runtime.command(), lora, adapters); });
   return share;
 }
 

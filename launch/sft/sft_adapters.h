@@ -30,9 +30,11 @@ void require_trainable(const OpenModel& model);
 
 /// The share of their inputs that a step leaves out: that of --lora-dropout, or, where it is not
 /// given, of the adapter `lora` that the run goes on from, which may be null. Throws Error{file}
-/// where that is no share.
-[[nodiscard]] double choose_dropout(const Command& command, const AdapterFiles* lora);
+/// where that is no share, and Error{usage} where one of the `adapters` takes none.
+[[nodiscard]] double choose_dropout(const Command& command, const AdapterFiles* lora,
+                                    std::span<const AdapterSpec> adapters);
 /// The same, and AgreedError on all ranks. Collective.
-[[nodiscard]] double choose_dropout(const Runtime& runtime, const AdapterFiles* lora);
+[[nodiscard]] double choose_dropout(const Runtime& runtime, const AdapterFiles* lora,
+                                    std::span<const AdapterSpec> adapters);
 
 }  // namespace moesaic

@@ -28,7 +28,7 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       lora_(model.adapter ? &*model.adapter : nullptr),
       sites_(find_adapter_sites(runtime, model)),
       specs_(choose_adapters(runtime, model, sites_)),
-      dropout_(choose_dropout(runtime, lora_)),
+      dropout_(choose_dropout(runtime, lora_, specs_)),
       replicas_(runtime.world().split(runtime.grid().experts().rank(), runtime.world().rank())),
       held_(place_experts(runtime, model.config), runtime.grid().experts().rank()),
       adapters_(specs_of_rank(specs_, held_),

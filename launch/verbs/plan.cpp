@@ -191,10 +191,11 @@ void choose_as_job(Command& command, const OpenModel& model, Options& options) {
   options.predict = command.options.predict;
   options.prompt_tokens = command.options.prompt_tokens;
   if (options.plan_job == PlanJob::sft) {
-    (void)choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
-    options.lora_dropout = choose_dropout(command, model.adapter ? &*model.adapter : nullptr);
+    const std::vector<AdapterSpec> adapters =
+        choose_adapters(command, model, adapter_sites(model.files.names(model.config)));
+    options.lora_dropout =
+        choose_dropout(command, model.adapter ? &*model.adapter : nullptr, adapters);
   }
-  if (model.adapter) require_runnable(model.adapter->specs());
   check_moe_options({.defer = options.defer, .wire = options.wire, .combine = options.combine},
                     model.config);
 }

@@ -16,6 +16,9 @@ struct Adapter {
   std::int64_t first_row = 0;  // queries, keys and values are rows of one stacked matrix
   std::int32_t index = -1;     // in its AdapterSet: where its gradients go
   std::uint64_t key = 0;       // of its module, wherever it is: for DropoutMask
+  /// Of a part of an adapter, whose B are some rows of a longer one: the first of them, for their
+  /// gradients.
+  std::int64_t first_b_row = 0;
   /// Of a composite, the adapter of a stacked matrix: those of its rows, in their order. A has
   /// theirs one below the other, B [out, rank] theirs as blocks and zeros elsewhere. None: it is
   /// one by itself.

@@ -38,16 +38,17 @@ std::size_t AdapterGradients::state_index(std::int32_t adapter, Factor factor) {
 }
 
 void AdapterGradients::add(std::int32_t adapter, Factor factor,
-                           MatrixView<const float> of_one_sample) {
+                           MatrixView<const float> of_one_sample, std::int64_t first_row) {
   const FactorPlace& to = place(adapter, factor);
-  require(of_one_sample.rows() == to.rows && of_one_sample.cols() == to.cols, ErrorKind::internal,
-          "a gradient of {} x {} for a factor of {} x {}", of_one_sample.rows(),
-          of_one_sample.cols(), to.rows, to.cols);
+  const std::int64_t rows = of_one_sample.rows();
+  require(first_row + rows <= to.rows && of_one_sample.cols() == to.cols, ErrorKind::internal,
+          "a gradient of {} x {} for a factor of {} x {} from row {} on", rows,
+          of_one_sample.cols(), to.rows, to.cols, first_row);
   State& state = states_[state_index(adapter, factor)];
   if (state == kUntouched) state = kTouched;
   const FixedPoint form{.per_one = 1 / unit_, .limit = kLimit * static_cast<float>(unit_ / kUnit)};
-  for (std::int64_t row = 0; row < to.rows; ++row) {
-    std::int64_t* const sums = sums_.data() + to.first + row * to.cols;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t* const sums = sums_.data() + to.first + (first_row + row) * to.cols;
     const std::span<const float> values = of_one_sample.row(row);
     if (!kernels_->add_fixed(form, values.data(), to.cols, sums)) state = kNotFinite;
   }

@@ -46,9 +46,10 @@ class AdapterGradients {
 
   AdapterGradients(std::vector<AdapterPlace> places, const VectorKernels& vector);
 
-  /// Adds what one sample gives, in the form of the factor. Threads may add to different factors at
-  /// the same time.
-  void add(std::int32_t adapter, Factor factor, MatrixView<const float> of_one_sample);
+  /// Adds what one sample gives, in the form of the factor or of its rows from `first_row` on.
+  /// Threads may add to different factors at the same time.
+  void add(std::int32_t adapter, Factor factor, MatrixView<const float> of_one_sample,
+           std::int64_t first_row = 0);
 
   /// Of all elements, for sums over ranks.
   [[nodiscard]] std::span<std::int64_t> sums() noexcept { return sums_.span(); }

@@ -216,17 +216,20 @@ void AdapterProducts::add_factor(const OuterInput& input, Alike groups, Factor f
   }
 }
 
-/// Those of one adapter are added by one thread.
+/// Those of one adapter, of all its parts, are added by one thread.
 void AdapterProducts::add_results(std::size_t first, std::size_t last, Factor factor,
                                   AdapterGradients& gradients) const {
   compute_.pool->parallel_for(static_cast<std::int64_t>(last - first), [&](std::int64_t task, int) {
     const std::size_t begin = first + static_cast<std::size_t>(task);
-    const Adapter* const adapter = parts_[begin].adapter;
-    if (begin > first && parts_[begin - 1].adapter == adapter) return;  // of an earlier task
-    for (std::size_t i = begin; i < last && parts_[i].adapter == adapter; ++i) {
+    const auto is_of_same = [&](std::size_t i) {
+      return parts_[i].adapter->index == parts_[begin].adapter->index;
+    };
+    if (begin > first && is_of_same(begin - 1)) return;  // of an earlier task
+    for (std::size_t i = begin; i < last && is_of_same(i); ++i) {
+      const Adapter* const adapter = parts_[i].adapter;
       const MatrixView<float>& result = parts_[i].product.result;
       if (factor == Factor::b) {
-        gradients.add(adapter->index, factor, result);
+        gradients.add(adapter->index, factor, result, adapter->first_b_row);
         continue;
       }
       for_each_part(*adapter, [&](const Adapter& part, std::int64_t row) {

@@ -40,9 +40,9 @@ struct AdapterSite {
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::optional<MlpPart> part{};  ///< nothing: it is of no MLP
-  /// Its rows are of several weights of the model: what an adapter adds can be added to the tensor,
-  /// not to a product.
-  bool merge_only = false;
+  /// Not 0: its rows belong to so many heads, which each multiply rows of their own with theirs,
+  /// and are those of several weights of the model.
+  std::int64_t heads = 0;
   /// Modules that hold the matrices of all experts of the layer in one: of transformers 4
   /// ("...block_sparse_moe.input_linear"), empty where each expert has modules; of transformers 5
   /// ("model.layers.3.mlp.experts"). Empty but for experts.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "base/buffer.h"
@@ -31,6 +32,14 @@ struct HeadRows {
 
   [[nodiscard]] Element* at(std::int64_t row, std::int64_t head) const {
     return data + row * row_stride + head * head_stride;
+  }
+  /// Of the heads from `head` on.
+  [[nodiscard]] HeadRows from(std::int64_t head) const {
+    return {at(0, head), row_stride, head_stride};
+  }
+  // NOLINTNEXTLINE(google-explicit-constructor): as of a pointer
+  operator HeadRows<const Element>() const requires(!std::is_const_v<Element>) {
+    return {data, row_stride, head_stride};
   }
 };
 

@@ -106,7 +106,7 @@ void MergedCheckpoint::add_slices(const ModelNames& names) {
           if (found == by_module.end()) continue;
           const TensorSlice& part = weight.parts[i];
           std::vector<Piece>& pieces = slices_.at(part.tensor);
-          if (weight.sites[i].merge_only) {  // of the whole tensor
+          if (weight.sites[i].heads > 0) {  // of the whole tensor
             const AdapterSite& site = weight.sites[i];
             pieces.assign(1, {.slice = matrix_slice(part.tensor, site.out, site.in),
                               .adapter = found->second});

@@ -4,18 +4,11 @@
 #include <span>
 
 #include "src/model/attention_run.h"
+#include "src/model/mla_gradient.h"
 #include "src/model/rotary_rows.h"
 
 namespace moesaic {
 namespace {
-
-/// The rows of one head in a matrix that has those of all heads.
-PackedMatrix rows_of_head(const PackedMatrix& all, std::int64_t head, std::int64_t rows) {
-  PackedMatrix part = all;
-  part.rows = rows;
-  part.panels = all.panel(head * rows / kPanelColumns);
-  return part;
-}
 
 /// Every token takes the same way, whether it comes with others or alone: queries meet the latent,
 /// not keys that are made of it.
@@ -25,35 +18,43 @@ class MlaAttention : public TokenMixer {
 
   void begin(const Batch& batch) override;
   void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) override;
+  [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
+    return std::make_unique<MlaStash>(config_);
+  }
+  void backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
+                const PartBackward& part) override;
 
  private:
-  /// Of this forward pass; all but `mixed` one behind the other in context_.projected.
+  /// Of this forward pass: in memory of the context, or in the stash where one is filled.
   struct Rows {
-    MatrixView<float> inner;    // [rows, query_rank]
-    MatrixView<float> queries;  // [rows, heads * query_dim]
-    MatrixView<float> latents;  // [rows, key_dim]
-    MatrixView<float> mixed;    // [heads * rows, key_dim], a head after the other
+    MatrixView<float> projected_inner;    // [rows, query_rank]
+    MatrixView<float> inner;              // [rows, query_rank] normed
+    MatrixView<float> queries;            // [rows, heads * query_dim]
+    MatrixView<float> projected_latents;  // [rows, key_dim]
+    MatrixView<float> latents;            // [rows, key_dim] normed and rotated
+    MatrixView<float> met;                // [heads * rows, key_dim] queries, a head after the other
+    HeadRows<float> attended;             // of latents
+    HeadRows<float> log_sum_exps;         // or none
+    MatrixView<float> mixed;              // [rows, heads * value_dim]
   };
 
-  void set_rows(std::int64_t count);
+  void set_rows(std::int64_t count, const MlaStash* keep);
   void project(const WeightSet& weights, MatrixView<const float> x);
-  void norm(const WeightSet& weights, std::size_t which, std::span<float> x) const;
-  /// A head's queries without their rotary part times its matrix of keys: the queries of latents.
-  void meet_keys(const PackedMatrix& keys);
-  /// What comes of attention to a head's latents times its matrix of values; y [rows, heads *
-  /// value_dim].
-  [[nodiscard]] MatrixView<const float> meet_values(const PackedMatrix& values);
+  void norm(const WeightSet& weights, std::size_t which, std::span<const float> x, float* y) const;
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
-  /// Attention of all rows of rows_.mixed, in whose place its results come.
+  /// Attention of all rows.
   void attend(const MixerLayer& layer, const Batch& batch);
+  /// What comes of it times each head's matrix of values.
+  void meet_values(const WeightSet& weights);
+  [[nodiscard]] HeadRange all_heads() const { return {0, config_.num_heads, rows_.queries.rows()}; }
 
   const MlaConfig& config_;
   LayerContext& context_;
   AttentionRun run_;
   RotaryRows rotary_;
+  HeadProducts products_;
+  MlaGradient gradient_;
   Rows rows_;
-  std::vector<GemmGroup> groups_;            // [heads]
-  std::vector<const std::byte*> head_rows_;  // [heads * rows]
 };
 
 MlaAttention::MlaAttention(const MlaConfig& config, LayerContext& context)
@@ -65,82 +66,60 @@ MlaAttention::MlaAttention(const MlaConfig& config, LayerContext& context)
             .scale = config.scale},
            context),
       rotary_(config.rope),
-      groups_(static_cast<std::size_t>(config.num_heads)) {}
+      products_(context.gemm, context.adapters),
+      gradient_(config, context, run_.kernel(), products_) {}
 
 void MlaAttention::begin(const Batch& batch) {
   rotary_.begin(batch, *context_.compute.pool);
   run_.begin(batch, config_.shape(batch.rows(), context_.compute.pool->size()));
 }
 
-void MlaAttention::set_rows(std::int64_t count) {
+void MlaAttention::set_rows(std::int64_t count, const MlaStash* keep) {
   context_.projected.reserve(count * config_.projected_width());
   context_.mixed.reserve(count * config_.mixed_width());
-  head_rows_.resize(static_cast<std::size_t>(count * config_.num_heads));
-  const std::int64_t queries = config_.num_heads * config_.query_dim();
+  const std::int64_t queries = config_.queries_width();
   rows_.inner = {context_.projected.data(), count, config_.query_rank};
   rows_.queries = {rows_.inner.data() + count * config_.query_rank, count, queries};
   rows_.latents = {rows_.queries.data() + count * queries, count, config_.key_dim()};
-  rows_.mixed = {context_.mixed.data(), config_.num_heads * count, config_.key_dim()};
+  rows_.met = {context_.mixed.data(), config_.num_heads * count, config_.key_dim()};
+  rows_.projected_inner = rows_.inner;
+  rows_.projected_latents = rows_.latents;
+  rows_.attended = {rows_.met.data(), config_.key_dim(), count * config_.key_dim()};
+  rows_.log_sum_exps = {};
+  rows_.mixed = {context_.mixed.data(), count, config_.num_heads * config_.value_dim};
+  if (keep == nullptr) return;
+  rows_.projected_inner = keep->inner();
+  rows_.queries = keep->queries();
+  rows_.projected_latents = keep->latents();
+  rows_.attended = keep->attended();
+  rows_.log_sum_exps = keep->log_sum_exps();
+  rows_.mixed = keep->mixed();
 }
 
-void MlaAttention::norm(const WeightSet& weights, std::size_t which, std::span<float> x) const {
+void MlaAttention::norm(const WeightSet& weights, std::size_t which, std::span<const float> x,
+                        float* y) const {
   context_.compute.vector->rms_norm(x.data(), weights[which].vector.data(), MlaConfig::kNormEpsilon,
-                                    std::ssize(x), x.data());
+                                    std::ssize(x), y);
 }
 
 void MlaAttention::project(const WeightSet& weights, MatrixView<const float> x) {
   MatrixView<const float> inner = x;
   if (config_.query_rank > 0) {
     context_.linear.forward(weights[MlaWeight::kQA], weights[MlaWeight::kQABias].vector, x,
-                            rows_.inner);
+                            rows_.projected_inner);
     context_.for_each_row(x.rows(), [&](std::int64_t row) {
-      norm(weights, MlaWeight::kQANorm, rows_.inner.row(row));
+      norm(weights, MlaWeight::kQANorm, rows_.projected_inner.row(row),
+           rows_.inner.row(row).data());
     });
     inner = rows_.inner;
   }
   context_.linear.forward(weights[MlaWeight::kQ], {}, inner, rows_.queries);
   context_.linear.forward(weights[MlaWeight::kKvA], weights[MlaWeight::kKvABias].vector, x,
-                          rows_.latents);
-}
-
-void MlaAttention::meet_keys(const PackedMatrix& keys) {
-  const std::int64_t count = rows_.queries.rows();
-  for (std::int64_t head = 0; head < config_.num_heads; ++head) {
-    for (std::int64_t row = 0; row < count; ++row) {
-      head_rows_[static_cast<std::size_t>(head * count + row)] = reinterpret_cast<const std::byte*>(
-          rows_.queries.row(row).data() + head * config_.query_dim());
-    }
-    groups_[static_cast<std::size_t>(head)] = {
-        .first_row = head * count,
-        .num_rows = count,
-        .weights = rows_of_head(keys, head, config_.nope_dim)};
-  }
-  context_.adapters.transposed().run(
-      {.rows = head_rows_.data(), .num_rows = rows_.mixed.rows(), .depth = config_.nope_dim},
-      groups_, output_of(rows_.mixed));
-}
-
-MatrixView<const float> MlaAttention::meet_values(const PackedMatrix& values) {
-  const std::int64_t count = rows_.queries.rows();
-  const std::int64_t width = config_.value_dim;
-  for (std::int64_t row = 0; row < rows_.mixed.rows(); ++row) {
-    head_rows_[static_cast<std::size_t>(row)] =
-        reinterpret_cast<const std::byte*>(rows_.mixed.row(row).data());
-  }
-  for (std::int64_t head = 0; head < config_.num_heads; ++head) {
-    groups_[static_cast<std::size_t>(head)].weights = rows_of_head(values, head, width);
-  }
-  const MatrixView<float> by_head(context_.projected.data(), rows_.mixed.rows(), width);
-  context_.gemm.run(
-      {.rows = head_rows_.data(), .num_rows = rows_.mixed.rows(), .depth = config_.latent}, groups_,
-      output_of(by_head));
-  const MatrixView<float> by_token(context_.mixed.data(), count, config_.num_heads * width);
-  context_.for_each_row(count, [&](std::int64_t row) {
-    for (std::int64_t head = 0; head < config_.num_heads; ++head) {
-      std::ranges::copy(by_head.row(head * count + row), by_token.row(row).data() + head * width);
-    }
-  });
-  return by_token;
+                          rows_.projected_latents);
+  const HeadRows<const float> queries{rows_.queries.data(), config_.queries_width(),
+                                      config_.query_dim()};
+  products_.transposed(mla_keys(config_, weights), all_heads(), queries,
+                       first_columns(rows_.met, config_.latent));
 }
 
 /// The rest of queries and key: norm of the latent, rotation, cache.
@@ -148,12 +127,15 @@ void MlaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
                                  std::int64_t row) const {
   const VectorKernels& vector = *context_.compute.vector;
   const RotaryAngles angles = rotary_.row(row);
-  const std::span<float> latent = rows_.latents.row(row);
-  norm(layer.weights, MlaWeight::kKvANorm, latent.first(static_cast<std::size_t>(config_.latent)));
-  vector.rotate(angles, latent.data() + config_.latent);
-  run_.store(layer.index, token, 0, latent.data(), latent.data());  // the value: its first part
+  const std::span<const float> projected = rows_.projected_latents.row(row);
+  const auto latent = static_cast<std::size_t>(config_.latent);
+  float* const key = rows_.latents.row(row).data();
+  norm(layer.weights, MlaWeight::kKvANorm, projected.first(latent), key);
+  std::copy_n(projected.data() + latent, config_.rope_dim, key + latent);
+  vector.rotate(angles, key + latent);
+  run_.store(layer.index, token, 0, key, key);  // the value: its first part
   for (std::int64_t head = 0; head < config_.num_heads; ++head) {
-    float* const query = rows_.mixed.row(head * rows_.queries.rows() + row).data();
+    float* const query = rows_.met.row(head * rows_.queries.rows() + row).data();
     std::copy_n(rows_.queries.row(row).data() + head * config_.query_dim() + config_.nope_dim,
                 config_.rope_dim, query + config_.latent);
     vector.rotate(angles, query + config_.latent);
@@ -162,23 +144,44 @@ void MlaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
 
 void MlaAttention::attend(const MixerLayer& layer, const Batch& batch) {
   const std::int64_t width = config_.key_dim();
-  const HeadRows<float> rows{rows_.mixed.data(), width, rows_.queries.rows() * width};
   run_.run(layer.index, batch,
-           {.queries = {rows.data, rows.row_stride, rows.head_stride}, .results = rows});
+           {.queries = {rows_.met.data(), width, rows_.queries.rows() * width},
+            .results = rows_.attended,
+            .log_sum_exps = rows_.log_sum_exps});
+}
+
+void MlaAttention::meet_values(const WeightSet& weights) {
+  const std::int64_t count = rows_.queries.rows();
+  const std::int64_t width = config_.value_dim;
+  const MatrixView<float> by_head(context_.projected.data(), count * config_.num_heads, width);
+  products_.forward(mla_values(config_, weights), all_heads(), rows_.attended, by_head);
+  context_.for_each_row(count, [&](std::int64_t row) {
+    for (std::int64_t head = 0; head < config_.num_heads; ++head) {
+      std::ranges::copy(by_head.row(head * count + row),
+                        rows_.mixed.row(row).data() + head * width);
+    }
+  });
 }
 
 void MlaAttention::forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) {
+  auto* const keep = static_cast<MlaStash*>(part.keep);
+  if (keep != nullptr) keep->resize(batch.rows());
   if (batch.rows() == 0) return;
   const WeightSet& weights = layer.weights;
-  set_rows(batch.rows());
+  set_rows(batch.rows(), keep);
   project(weights, part.x);
-  meet_keys(weights[MlaWeight::kKeys].matrix);
   context_.for_each_row(batch.rows(), [&](std::int64_t row) {
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
+  meet_values(weights);
   context_.linear.forward(weights[MlaWeight::kOut], weights[MlaWeight::kOutBias].vector,
-                          meet_values(weights[MlaWeight::kValues].matrix), part.y);
+                          rows_.mixed, part.y);
+}
+
+void MlaAttention::backward(const MixerLayer& layer, const Batch& /*batch*/, Stash& stash,
+                            const PartBackward& part) {
+  gradient_.run(layer.weights, rotary_, static_cast<const MlaStash&>(stash), part);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
+#include "kernels/attention_gradient.h"
 #include "src/model/mla_attention.h"
 
 namespace moesaic {
@@ -18,6 +20,8 @@ constexpr IntRange kHeadWidths = kHeadCounts;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 20;
 /// Fewer heads would rather share a pass over keys than be another thread's.
 constexpr std::int64_t kLeastGroup = 8;
+/// Of a backward pass: fewer would be small products.
+constexpr std::int64_t kLeastHeadsAtOnce = 4;
 
 /// A head's rows of kv_b_proj are packed in panels of their own.
 std::int64_t read_whole_panels(const ConfigReader& reader, std::string_view key) {
@@ -93,6 +97,10 @@ AttentionShape MlaConfig::shape(std::int64_t tokens, int threads) const noexcept
   return {.kv_heads = parts, .group = num_heads / parts, .value_dim = latent};
 }
 
+std::int64_t MlaConfig::heads_at_once(int threads) const noexcept {
+  return std::min(num_heads, round_up(kLeastHeadsAtOnce, threads));
+}
+
 std::vector<NamedWeight> MlaKind::weights(const LayerTensors& tensors) const {
   const std::int64_t hidden = config_.hidden;
   const std::int64_t queries = config_.num_heads * config_.query_dim();
@@ -119,7 +127,7 @@ std::vector<NamedWeight> MlaKind::weights(const LayerTensors& tensors) const {
   AdapterSite kv_b =
       site("self_attn.kv_b_proj", config_.num_heads * (config_.nope_dim + config_.value_dim),
            config_.latent);
-  kv_b.merge_only = true;
+  kv_b.heads = config_.num_heads;
   weights[MlaWeight::kKeys].sites.push_back(std::move(kv_b));
   weights[MlaWeight::kValues] =
       rows_of_heads(tensors, config_, "values", config_.nope_dim, config_.value_dim);
@@ -166,10 +174,10 @@ TokenNumbers MlaKind::token_numbers() const {
 }
 
 /// What MlaAttention has: projected rows, those that attention works on, rotary angles, and where
-/// each head's row is.
+/// each head's rows are.
 std::int64_t MlaKind::row_bytes() const {
   return 4 * (config_.projected_width() + config_.mixed_width() + config_.rope_dim) +
-         8 * config_.num_heads;
+         2 * 8 * config_.num_heads;
 }
 
 /// Besides the states of segments: what each thread gathers, and works in.
@@ -179,6 +187,20 @@ std::int64_t MlaKind::pass_bytes(const PassSize& pass) const {
   return 4 * AttentionPlan::most_state_floats(shape, pass.tokens, pass.positions, pass.threads) +
          pass.threads * (4 * rows * (config_.key_dim() + config_.latent + 2) +
                          attention_scratch_bytes(config_.key_dim(), config_.latent));
+}
+
+/// What MlaGradient has: keys and inner query rows as attention had them, and gradients of inner
+/// rows, queries, latents and input.
+std::int64_t MlaKind::backward_bytes() const {
+  return 4 * (2 * config_.key_dim() + 2 * config_.query_rank + config_.queries_width() +
+              config_.hidden);
+}
+
+/// The heads that are at work, and one as a worker packs it.
+std::int64_t MlaKind::backward_pass_bytes(const PassSize& pass) const {
+  return pass.tokens * config_.heads_at_once(pass.threads) * 4 * config_.gradient_width() +
+         pass.threads *
+             attention_gradient_scratch_bytes(pass.positions, config_.key_dim(), config_.latent);
 }
 
 bool MlaKind::depends_on_prompt_length() const {

@@ -33,13 +33,25 @@ struct MlaConfig {
   /// Of the key that all heads share, and of a head's query as it meets it: the latent part, then
   /// the rotated one.
   [[nodiscard]] std::int64_t key_dim() const noexcept { return latent + rope_dim; }
+  /// Of all heads.
+  [[nodiscard]] std::int64_t queries_width() const noexcept { return num_heads * query_dim(); }
   /// Numbers of a token before attention: its inner query row, queries, latent and rotary key.
   [[nodiscard]] std::int64_t projected_width() const noexcept {
-    return std::max(query_rank + num_heads * query_dim() + key_dim(), num_heads * value_dim);
+    return std::max(query_rank + queries_width() + key_dim(), num_heads * value_dim);
   }
   /// Numbers of a token that attention works on.
   [[nodiscard]] std::int64_t mixed_width() const noexcept {
     return num_heads * std::max(key_dim(), value_dim);
+  }
+  /// Numbers of a token that a backward pass needs (MlaStash).
+  [[nodiscard]] std::int64_t kept_width() const noexcept {
+    return query_rank + queries_width() + key_dim() + num_heads * (value_dim + latent + 1);
+  }
+  /// Heads that a backward pass has at work together: enough for the threads.
+  [[nodiscard]] std::int64_t heads_at_once(int threads) const noexcept;
+  /// Numbers of a token and a head at work (MlaGradient).
+  [[nodiscard]] std::int64_t gradient_width() const noexcept {
+    return 3 * key_dim() + 2 * latent + nope_dim;
   }
   /// How attention of so many tokens is cut for so many threads: all heads have one key, but not
   /// all of them need to be in one task.
@@ -81,9 +93,9 @@ class MlaKind : public MixerKind {
   [[nodiscard]] TokenNumbers token_numbers() const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
   [[nodiscard]] std::int64_t pass_bytes(const PassSize& pass) const override;
-  [[nodiscard]] std::int64_t kept_bytes() const override { return 0; }
-  [[nodiscard]] std::int64_t backward_bytes() const override { return 0; }
-  [[nodiscard]] bool can_be_trained() const override { return false; }
+  [[nodiscard]] std::int64_t kept_bytes() const override { return 4 * config_.kept_width(); }
+  [[nodiscard]] std::int64_t backward_bytes() const override;
+  [[nodiscard]] std::int64_t backward_pass_bytes(const PassSize& pass) const override;
   [[nodiscard]] bool depends_on_prompt_length() const override;
   [[nodiscard]] MixerText text() const override;
   void write_fields(JsonWriter& out) const override;

@@ -35,7 +35,7 @@ class Attachment {
     std::int64_t count = 0;
     for (const AdapterSite& site : weight.sites) {
       const auto found = by_module_.find(site.module);
-      if (found == by_module_.end() || site.merge_only) continue;
+      if (found == by_module_.end()) continue;
       if (count == 0) first = found->second;
       require(found->second == first + count++, ErrorKind::internal,
               "adapters of {} stand in another order than its rows", site.module);
@@ -62,15 +62,6 @@ std::vector<AdapterSite> adapter_sites(const ModelNames& names) {
     }
   }
   return sites;
-}
-
-void require_runnable(std::span<const AdapterSpec> specs) {
-  for (const AdapterSpec& spec : specs) {
-    require(!spec.site.merge_only, ErrorKind::usage,
-            "the adapter of --lora has a part for \"{}\", whose rows are multiplied in two places: "
-            "moesaic convert --merge adds it to the weights",
-            spec.site.module);
-  }
 }
 
 void attach_adapters(const AdapterSet& set, const ModelNames& names, const HeldExperts& experts,

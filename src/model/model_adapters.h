@@ -14,8 +14,6 @@ namespace moesaic {
 
 /// All matrices of a model that can have an adapter, layer by layer in the order of its weights.
 [[nodiscard]] std::vector<AdapterSite> adapter_sites(const ModelNames& names);
-/// Throws Error{usage} naming the module of an adapter that can be merged, but not run.
-void require_runnable(std::span<const AdapterSpec> specs);
 
 /// Gives every weight its adapters: before a Transformer is made of `weights`, which then reads
 /// what AdapterSet::pack brings. `experts`: those that the rank holds. `set` must outlive

@@ -28,9 +28,10 @@ using test::write_text;
 
 const std::string kData = MOESAIC_TEST_DATA;
 const std::vector<std::string> kLogitsCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns", "mixtral-some",
-    "granitemoe-joined", "mixtral-fused",         "glm4_moe",       "hy_v3-fused",
-    "ernie4_5_moe",      "gpt_oss-attention"};
+    "qwen3_moe",          "qwen2_moe-rslora-idle",  "olmoe-patterns", "mixtral-some",
+    "granitemoe-joined",  "mixtral-fused",          "glm4_moe",       "hy_v3-fused",
+    "ernie4_5_moe",       "gpt_oss-attention",      "deepseek_v3",    "deepseek_v3-fused",
+    "deepseek_v2-latent", "glm4_moe_lite-attention"};
 
 struct Sample {
   std::vector<std::int32_t> tokens;
@@ -135,7 +136,7 @@ TEST_P(AdaptedLogits, MergedIntoTheCheckpointTheyStay) {
   const EngineSetup merged{
       .directory = directory.path(), .precision = Precision::f32, .isa = supported_isas().back()};
   const auto logits = logits_on_ranks(1, merged, samples_[0].tokens);
-  EXPECT_LE(relative_l2(logits, samples_[0].logits), 1e-2);  // of weights in bf16
+  EXPECT_LE(relative_l2(logits, samples_[0].logits), 1.2e-2);  // of weights in bf16
 }
 
 TEST(MergedCheckpoint, AdaptedMatricesAreBf16OfTheSumAndOthersAreCopied) {
@@ -204,11 +205,11 @@ void make_adapter(const std::string& model, const std::string& to,
   save_adapter(to, {{}, specs, sites}, set);
 }
 
-/// Merges a new adapter, of all that can have one where the model runs, into `name`, one of models,
+/// Merges a new adapter, of all that can have one, into `name`, one of models,
 /// and compares logits with those of both.
 void expect_merged_like_unmerged(const std::string& name, const TemporaryDirectory& directory) {
   const std::string model = kData + "/models/" + name;
-  make_adapter(model, directory.path_of("lora"), "(?!.*kv_b_proj).*");
+  make_adapter(model, directory.path_of("lora"));
   merge(model, directory.path_of("lora"), directory.path_of("merged"));
   const std::vector<std::int32_t> tokens =
       read_golden_logits(model + "/golden.safetensors").input_ids;
@@ -242,18 +243,14 @@ TEST(MergedCheckpoint, ProjectionsOfGatedLayersAreThere) {
   }
 }
 
-// Its rows are multiplied in two places, so that no product could take the adapter.
-TEST(MergedCheckpoint, AnAdapterOfKvBIsMergedAndNotRun) {
+// Its rows belong to two weights of the model.
+TEST(MergedCheckpoint, AnAdapterOfKvBIsAddedToTheWholeTensor) {
   const std::string model = kData + "/models/deepseek_v3-fp8-block";
   const std::string module = "model.layers.1.self_attn.kv_b_proj";
   const TemporaryDirectory directory;
   make_adapter(model, directory.path_of("lora"), ".*layers.1.self_attn.(kv_b|o)_proj");
   const ModelNames names = ModelFiles::open(model).names(read_model_config(model));
   const AdapterFiles lora = AdapterFiles::open(directory.path_of("lora"), adapter_sites(names));
-  EXPECT_EQ(test::error_message([&] { require_runnable(lora.specs()); }, ErrorKind::usage),
-            "the adapter of --lora has a part for \"" + module +
-                "\", whose rows are multiplied in two places: moesaic convert --merge adds it to "
-                "the weights");
   merge(model, directory.path_of("lora"), directory.path_of("merged"));
   AdapterSet set(lora.specs(), Format::bf16);
   lora.read(set);

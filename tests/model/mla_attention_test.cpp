@@ -188,6 +188,7 @@ struct MlaRun {
   Isa isa = Isa::scalar;
   int threads = 1;
   std::int64_t chunk = 1 << 20;
+  bool keeps = false;  // what a backward pass needs
 };
 
 /// Of one sequence.
@@ -216,9 +217,14 @@ std::vector<float> run_mla(const PlainMla& model, const Doubles& x, const MlaRun
       Batch batch;
       batch.fill({&chunk, 1}, config.vocab_size);
       mixer->begin(batch);
+      const std::unique_ptr<Stash> stash = run.keeps ? mixer->make_stash() : nullptr;
       mixer->forward({0, layer.set()}, batch,
                      {.x = {rows.data() + first * kHidden, count, kHidden},
-                      .y = {y.data() + first * kHidden, count, kHidden}});
+                      .y = {y.data() + first * kHidden, count, kHidden},
+                      .keep = stash.get()});
+      if (run.keeps) {
+        EXPECT_EQ(stash->bytes(), count * config.layers[0].mixer->kept_bytes());
+      }
       sequence.advance(count);
     }
   });
@@ -247,6 +253,7 @@ TEST(MlaAttention, is_what_keys_and_values_of_every_head_give) {
     const Doubles x = exact_numbers(70 * kHidden, 20, 1);
     const Doubles expected = model.forward(x, 70);
     EXPECT_LT(relative_distance(run_mla(model, x, {}), expected), 1e-6);
+    EXPECT_EQ(run_mla(model, x, {.keeps = true}), run_mla(model, x, {}));
     for (const Isa isa : supported_isas()) {
       const auto rounded = run_mla(model, x, {.precision = Precision::bf16, .isa = isa});
       EXPECT_LT(relative_distance(rounded, expected), 2e-2) << isa_name(isa);

@@ -142,7 +142,6 @@ TEST(MlaKind, knows_what_a_token_takes) {
   const MixerWork work = kind.work(Precision::bf16, 2);
   EXPECT_EQ(work.flops, 2 * 16 * (576 + 512) * 3);
   EXPECT_EQ(work.cache_bytes, 2 * (576 + 512) * 3);
-  EXPECT_FALSE(kind.can_be_trained());
   EXPECT_GT(kind.pass_bytes({.tokens = 1, .positions = 5000, .threads = 2}),
             kind.pass_bytes({.tokens = 1, .positions = 5000, .threads = 1}));
   EXPECT_EQ(kind.text().sizes, "16 of 128 + 64, values of 128; latent of 512");
@@ -167,16 +166,14 @@ TEST(MlaKind, finds_the_rows_of_heads_and_what_takes_adapters) {
   EXPECT_TRUE(weights[MlaWeight::kQABias].parts.empty());
   EXPECT_EQ(weights[MlaWeight::kKvABias].parts[0].tensor, attention + "kv_a_proj_with_mqa.bias");
   EXPECT_EQ(weights[MlaWeight::kOutBias].parts[0].tensor, attention + "o_proj.bias");
-  std::vector<std::string> run;
-  std::vector<std::string> merged;
+  std::vector<std::string> modules;
   for (const NamedWeight& weight : weights) {
-    for (const AdapterSite& site : weight.sites) {
-      (site.merge_only ? merged : run).push_back(site.module);
-    }
+    for (const AdapterSite& site : weight.sites) modules.push_back(site.module);
   }
-  EXPECT_EQ(run, (std::vector<std::string>{attention + "q_proj", attention + "kv_a_proj_with_mqa",
-                                           attention + "o_proj"}));
-  EXPECT_EQ(merged, std::vector<std::string>{attention + "kv_b_proj"});
+  EXPECT_EQ(modules,
+            (std::vector<std::string>{attention + "q_proj", attention + "kv_a_proj_with_mqa",
+                                      attention + "kv_b_proj", attention + "o_proj"}));
+  EXPECT_EQ(weights[MlaWeight::kKeys].sites.front().heads, 4);
 }
 
 }  // namespace

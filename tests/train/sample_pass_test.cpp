@@ -15,9 +15,10 @@ namespace moesaic {
 namespace {
 
 const std::vector<std::string> kCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns", "mixtral-some",
-    "granitemoe-joined", "mixtral-fused",         "glm4_moe",       "hy_v3-fused",
-    "ernie4_5_moe",      "gpt_oss-attention"};
+    "qwen3_moe",          "qwen2_moe-rslora-idle",  "olmoe-patterns", "mixtral-some",
+    "granitemoe-joined",  "mixtral-fused",          "glm4_moe",       "hy_v3-fused",
+    "ernie4_5_moe",       "gpt_oss-attention",      "deepseek_v3",    "deepseek_v3-fused",
+    "deepseek_v2-latent", "glm4_moe_lite-attention"};
 
 /// How far the gradients of factors are from PEFT's.
 struct Distances {
@@ -98,10 +99,13 @@ TEST_P(SamplePassOf, gradients_are_those_of_peft) {
 TEST_P(SamplePassOf, bf16_is_no_further_from_float32_than_peft) {
   // Of PEFT's own bf16 (adapters in f32, its default), with routing as it falls.
   const std::map<std::string, double> of_peft = {
-      {"qwen3_moe", 0.023},        {"qwen2_moe-rslora-idle", 0.021}, {"olmoe-patterns", 0.034},
-      {"mixtral-some", 0.016},     {"granitemoe-joined", 0.030},     {"mixtral-fused", 0.022},
-      {"glm4_moe", 0.017},         {"hy_v3-fused", 0.024},           {"ernie4_5_moe", 0.019},
-      {"gpt_oss-attention", 0.024}};
+      {"qwen3_moe", 0.023},          {"qwen2_moe-rslora-idle", 0.021},
+      {"olmoe-patterns", 0.034},     {"mixtral-some", 0.016},
+      {"granitemoe-joined", 0.030},  {"mixtral-fused", 0.022},
+      {"glm4_moe", 0.017},           {"hy_v3-fused", 0.024},
+      {"ernie4_5_moe", 0.019},       {"gpt_oss-attention", 0.024},
+      {"deepseek_v3", 0.024},        {"deepseek_v3-fused", 0.035},
+      {"deepseek_v2-latent", 0.018}, {"glm4_moe_lite-attention", 0.022}};
   for (const Isa isa : supported_isas()) {
     const PassResults results =
         run_pass(golden_, golden_.first_step(), {.precision = Precision::bf16, .isa = isa});

@@ -79,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Adapters, TrainerOf,
                          testing::Values("qwen3_moe", "qwen2_moe-rslora-idle", "olmoe-patterns",
                                          "mixtral-some", "granitemoe-joined", "mixtral-fused",
                                          "glm4_moe", "hy_v3-fused", "ernie4_5_moe",
-                                         "gpt_oss-attention"),
+                                         "gpt_oss-attention", "deepseek_v3", "deepseek_v3-fused",
+                                         "deepseek_v2-latent", "glm4_moe_lite-attention"),
                          [](const auto& its) {
                            std::string name = its.param;
                            std::ranges::replace(name, '-', '_');
