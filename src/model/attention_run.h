@@ -37,7 +37,6 @@ struct HeadRows {
   [[nodiscard]] HeadRows from(std::int64_t head) const {
     return {at(0, head), row_stride, head_stride};
   }
-  // NOLINTNEXTLINE(google-explicit-constructor): as of a pointer
   operator HeadRows<const Element>() const requires(!std::is_const_v<Element>) {
     return {data, row_stride, head_stride};
   }

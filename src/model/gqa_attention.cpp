@@ -33,7 +33,7 @@ class GqaAttention : public TokenMixer {
   void part_gates(std::int64_t row, int worker) const;
   void apply_gates(std::int64_t row) const;
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
-  /// Attention of all rows, from context_.projected to `mixed` and, if it is there, `log_sum_exps`.
+  /// Attention of all rows, from context_.projected to mixed_ and, if it is there, log_sum_exps_.
   void attend(const MixerLayer& layer, const Batch& batch);
 
   const GqaConfig& config_;

@@ -131,7 +131,9 @@ void MlaAttention::prepare_token(const MixerLayer& layer, const BatchToken& toke
   const auto latent = static_cast<std::size_t>(config_.latent);
   float* const key = rows_.latents.row(row).data();
   norm(layer.weights, MlaWeight::kKvANorm, projected.first(latent), key);
-  std::copy_n(projected.data() + latent, config_.rope_dim, key + latent);
+  if (projected.data() != key) {  // but in place where nothing is kept
+    std::copy_n(projected.data() + latent, config_.rope_dim, key + latent);
+  }
   vector.rotate(angles, key + latent);
   run_.store(layer.index, token, 0, key, key);  // the value: its first part
   for (std::int64_t head = 0; head < config_.num_heads; ++head) {

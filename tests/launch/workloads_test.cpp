@@ -9,6 +9,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/outer_gemm.h"
 #include "kernels/whole_product.h"
+#include "launch/plan/training_cost.h"
 
 namespace moesaic {
 namespace {
@@ -26,6 +27,19 @@ TEST(Workloads, TextsThatGoOnHaveTheirTokensInABatchThatIsSmaller) {
   EXPECT_EQ(generate_workload(options, 1, sizes).batch_tokens, 64);
   EXPECT_EQ(generate_workload(options, 10, sizes).batch_tokens, 40);
   EXPECT_EQ(open_workload(options, ModelConfig()).batch_tokens, 64);
+}
+
+TEST(Workloads, ARowMeetsAdaptersOfHeadsOnceAHead) {
+  AdapterSpec adapter;
+  adapter.site.out = 40;
+  adapter.site.in = 500;
+  adapter.rank = 2;
+  const AdapterNumbers once = adapter_numbers({adapter}, ModelConfig());
+  EXPECT_EQ(once.rows, 2 * 540);
+  adapter.site.heads = 5;
+  const AdapterNumbers often = adapter_numbers({adapter}, ModelConfig());
+  EXPECT_EQ(often.common, once.common);
+  EXPECT_EQ(often.rows, 2 * (2 * 5 * 500 + 40)) << "keys and values";
 }
 
 TEST(Workloads, MlpsAloneKeepWhatTheirAdaptersMake) {
@@ -88,6 +102,10 @@ TEST(Workloads, TrainingHasRoomForTheRowsThatProductsOfGradientsPack) {
     EXPECT_EQ(more({spec(40, 500, 0, 0), spec(40, 500, 0, 1)}, threads),
               packed(2 * 4 * kTokens, 500, 24))
         << "of experts with twice the average load";
+    AdapterSpec of_heads = spec(40, 500, 0, -1);
+    of_heads.site.heads = 5;
+    EXPECT_EQ(inner_numbers(std::span(&of_heads, 1), 4).working, 2 * 5 * 24);
+    EXPECT_EQ(more({of_heads}, threads), packed(5 * kTokens, 500, 24)) << "rows of each head";
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 
+#include "base/error.h"
 #include "kernels/kernel_table.h"
 
 namespace moesaic {
@@ -43,6 +45,17 @@ TEST(AdapterGradients, sums_have_the_same_bits_in_any_order) {
     const long double sum = AdapterGradients::value(forward.sums()[i]);
     EXPECT_NEAR(static_cast<double>(sum - exact[i]), 0, 200 * AdapterGradients::kUnit);
   }
+}
+
+TEST(AdapterGradients, some_rows_of_a_factor_are_added_to_these) {
+  AdapterGradients gradients(shared_places(), find_vector_kernels(supported_isas().back()));
+  gradients.add(1, Factor::b, matrix({1, 2, 3, 4}, 2), 1);
+  std::vector<double> sums;
+  for (const std::int64_t sum : gradients.sums()) sums.push_back(AdapterGradients::value(sum));
+  std::vector<double> expected(22);
+  std::iota(expected.begin() + 16, expected.begin() + 20, 1.0);
+  EXPECT_EQ(sums, expected);
+  EXPECT_THROW(gradients.add(1, Factor::b, matrix({1, 2, 3, 4}, 2), 3), Error);
 }
 
 TEST(AdapterGradients, rounds_to_the_nearest_unit) {
