@@ -24,7 +24,7 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 
 from make_model_goldens import load
-from make_sft_goldens import ATTENTION, DATA, Case, make_adapter, seed_of
+from make_sft_goldens import ATTENTION, DATA, LATENT, Case, make_adapter, seed_of
 from model_fixtures import V4, V5
 
 ALL = [*ATTENTION, "gate_proj", "up_proj", "down_proj"]
@@ -40,6 +40,7 @@ FAMILIES = {
     "granitemoe": ("granitemoe-v4", GRANITE),
     "glm4_moe, dense layers": ("glm4_moe-v4", {"target_modules": ALL}),
     "dots1, dense layers": ("dots1-v4-window", {"target_modules": ALL}),
+    "deepseek_v3, dense layers": ("deepseek_v3-v4", {"target_modules": [*LATENT, *ALL[-3:]]}),
 }
 LAYOUTS = ("transformers4", "transformers5")
 TOKENS = 16

@@ -249,7 +249,7 @@ void MlaGradient::collect(const Pass& pass, const HeadRange& heads, std::int64_t
   }
 }
 
-/// Of x, which is overwritten.
+/// To dx, which is overwritten.
 void MlaGradient::pass_back_queries(const Pass& pass) {
   const std::int64_t rows = pass.rows();
   const std::int64_t rank = config_.query_rank;
@@ -278,7 +278,7 @@ void MlaGradient::norm_gradient(const Weight& weight, std::span<const float> x,
                                              gradient.data(), gradient.data());
 }
 
-/// To x, besides what queries gave.
+/// To dx, besides what queries gave.
 void MlaGradient::pass_back_latents(const Pass& pass) {
   const std::int64_t rows = pass.rows();
   const auto latent = static_cast<std::size_t>(config_.latent);
