@@ -93,9 +93,7 @@ void expect_same(const Trained& run, const Trained& expected) {
   EXPECT_EQ(run.values, expected.values);
 }
 
-// qwen2_moe's case has experts without rows: what one replica adds must not stay with another.
-TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing) {
-  const GoldenAdapter golden("qwen2_moe-rslora-idle");
+void expect_same_on_any_ranks(const GoldenAdapter& golden) {
   const auto setup = [](PassSetup changed) {
     changed.precision = Precision::bf16;
     return changed;
@@ -112,6 +110,13 @@ TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing
   expect_same(run(golden, setup({.ranks = 4, .expert_replicas = 2}), 4), expected);
   expect_same(run(golden, setup({.samples_at_once = 1}), 4), expected);
   expect_same(run(golden, setup({.ranks = 2, .recompute = Recompute::always}), 4), expected);
+}
+
+// qwen2_moe's case has experts without rows: what one replica adds must not stay with another.
+TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing) {
+  for (const std::string name : {"qwen2_moe-rslora-idle", "deepseek_v3"}) {
+    expect_same_on_any_ranks(GoldenAdapter(name));
+  }
 }
 
 /// Tells of the exchanges of sums in groups that are made of it: in which layer the rank was.
