@@ -18,7 +18,6 @@ class GqaAttention : public TokenMixer {
   void begin(const Batch& batch) override;
   void forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) override;
   [[nodiscard]] std::unique_ptr<Stash> make_stash() const override {
-    if (config_.gated) return TokenMixer::make_stash();
     return std::make_unique<GqaStash>(config_);
   }
   void backward(const MixerLayer& layer, const Batch& batch, Stash& stash,
@@ -29,9 +28,6 @@ class GqaAttention : public TokenMixer {
   [[nodiscard]] float* queries_of(std::int64_t row) const {
     return context_.projected.data() + row * config_.projected_width() + config_.gate_width();
   }
-  /// From the queries and gates of each head to all gates, then all queries.
-  void part_gates(std::int64_t row, int worker) const;
-  void apply_gates(std::int64_t row) const;
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
   /// Attention of all rows, from context_.projected to mixed_ and, if it is there, log_sum_exps_.
   void attend(const MixerLayer& layer, const Batch& batch);
@@ -41,7 +37,7 @@ class GqaAttention : public TokenMixer {
   AttentionRun run_;
   GqaHeads heads_;
   RotaryRows rotary_;
-  std::vector<Buffer<float>> gates_;  // one a worker: [gate_width]
+  std::vector<Buffer<float>> head_rows_;  // one a worker: [2 gate_width] or none
   GqaGradient gradient_;
   // Of this forward pass:
   MatrixView<float> mixed_;         // [rows, q_width]
@@ -59,36 +55,15 @@ GqaAttention::GqaAttention(const GqaConfig& config, LayerContext& context)
            context),
       heads_(config, *context.compute.vector),
       rotary_(config.rope),
-      gates_(static_cast<std::size_t>(context.compute.pool->size())),
+      head_rows_(static_cast<std::size_t>(context.compute.pool->size())),
       gradient_(config, context, run_.kernel()) {
   if (!config.gated) return;
-  for (Buffer<float>& gates : gates_) gates = Buffer<float>(config.gate_width());
+  for (Buffer<float>& heads : head_rows_) heads = Buffer<float>(2 * config.gate_width());
 }
 
 void GqaAttention::begin(const Batch& batch) {
   rotary_.begin(batch, *context_.compute.pool);
   run_.begin(batch, config_.shape());
-}
-
-void GqaAttention::part_gates(std::int64_t row, int worker) const {
-  float* const gates = gates_[static_cast<std::size_t>(worker)].data();
-  const std::int64_t size = config_.head_dim;
-  float* const heads = queries_of(row) - config_.gate_width();  // a query and its gate each
-  for (std::int64_t h = 0; h < config_.num_heads; ++h) {
-    std::copy_n(heads + (2 * h + 1) * size, size, gates + h * size);
-  }
-  for (std::int64_t h = config_.num_heads; h-- > 0;) {  // the last first: none is overwritten
-    std::copy_n(heads + 2 * h * size, size, queries_of(row) + h * size);
-  }
-  std::copy_n(gates, config_.gate_width(), heads);
-}
-
-void GqaAttention::apply_gates(std::int64_t row) const {
-  const std::int64_t width = config_.gate_width();
-  float* const gates = queries_of(row) - width;
-  context_.compute.vector->sigmoid(gates, width);
-  const std::span<float> mixed = mixed_.row(row);
-  for (std::int64_t i = 0; i < width; ++i) mixed[static_cast<std::size_t>(i)] *= gates[i];
 }
 
 void GqaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
@@ -117,29 +92,33 @@ void GqaAttention::forward(const MixerLayer& layer, const Batch& batch, const Pa
   const std::int64_t width = config_.projected_width();
   auto* const keep = static_cast<GqaStash*>(part.keep);
   context_.projected.reserve(rows * width);
+  context_.mixed.reserve(rows * config_.q_width());
   const MatrixView<float> prepared = context_.projected.matrix(rows, width);
+  const MatrixView<float> results = context_.mixed.matrix(rows, config_.q_width());
   MatrixView<float> projected = prepared;
+  mixed_ = results;
+  log_sum_exps_ = {};
   if (keep != nullptr) {
     keep->resize(rows);
     projected = keep->projected();
     mixed_ = keep->attended();
     log_sum_exps_ = keep->log_sum_exps();
-  } else {
-    context_.mixed.reserve(rows * config_.q_width());
-    mixed_ = context_.mixed.matrix(rows, config_.q_width());
-    log_sum_exps_ = {};
   }
   context_.linear.forward(weights[kQkv], weights[kQkvBias].vector, part.x, projected);
   context_.compute.pool->for_each_row(rows, [&](std::int64_t row, int worker) {
+    float* const heads = head_rows_[static_cast<std::size_t>(worker)].data();
+    if (config_.gated) heads_.part_gates(projected.row(row).data(), heads);
     if (keep != nullptr) std::ranges::copy(projected.row(row), prepared.row(row).data());
-    if (config_.gated) part_gates(row, worker);
     prepare_token(layer, batch.tokens[static_cast<std::size_t>(row)], row);
   });
   attend(layer, batch);
   if (config_.gated) {
-    context_.compute.pool->for_each_row(rows, [&](std::int64_t row) { apply_gates(row); });
+    context_.compute.pool->for_each_row(rows, [&](std::int64_t row) {
+      heads_.apply_gates(prepared.row(row).data(), mixed_.row(row).data(), results.row(row).data());
+    });
   }
-  context_.linear.forward(weights[kO], weights[kOBias].vector, mixed_, part.y);
+  context_.linear.forward(weights[kO], weights[kOBias].vector, config_.gated ? results : mixed_,
+                          part.y);
 }
 
 void GqaAttention::backward(const MixerLayer& layer, const Batch& /*batch*/, Stash& stash,

@@ -19,9 +19,10 @@ class GqaStash : public Stash {
 
   /// Makes room; contents are lost.
   void resize(std::int64_t rows);
-  /// [rows, q_width + 2 kv_width], before norms and rotary embedding.
+  /// [rows, projected_width]: gates, then queries, keys and values before norms and rotary
+  /// embedding.
   [[nodiscard]] MatrixView<float> projected() const;
-  /// [rows, q_width], what the output projection gets.
+  /// [rows, q_width], what the output projection gets, or gates are applied to.
   [[nodiscard]] MatrixView<float> attended() const;
   /// [rows, num_heads]
   [[nodiscard]] MatrixView<float> log_sum_exps() const;
@@ -48,6 +49,9 @@ class GqaGradient {
            const PartBackward& part);
 
  private:
+  /// From the gradient of the layer's results to that of what is attended, in context_.mixed, and,
+  /// in gradients_, of the gates.
+  void pass_back_results(const WeightSet& weights, const GqaStash& stash, const PartBackward& part);
   /// Context_.projected: queries, keys and values as attention had them.
   void prepare(const WeightSet& weights, const RotaryRows& angles, const GqaStash& stash);
   void differentiate(const GqaStash& stash, std::span<const SampleRange> samples);
@@ -60,11 +64,11 @@ class GqaGradient {
   LayerContext& context_;
   const AttentionKernel& kernel_;
   GqaHeads heads_;
-  Buffer<float> gradients_;    // [rows, q_width + 2 kv_width]
+  Buffer<float> gradients_;    // [rows, projected_width]
   Buffer<float> key_parts_;    // [rows, q_width]: of every query head, where they share keys
   Buffer<float> value_parts_;  // [rows, q_width]
   std::vector<Buffer<std::byte>> scratch_;  // one a worker, of the kernel
-  std::vector<Buffer<float>> head_rows_;    // one a worker, of GqaHeads
+  std::vector<Buffer<float>> head_rows_;    // one a worker, of GqaHeads [projected_width]
 };
 
 }  // namespace moesaic

@@ -29,6 +29,37 @@ void GqaHeads::clip(float* row) const {
   for (std::int64_t i = 0; i < config_.row_width(); ++i) row[i] = std::clamp(row[i], -limit, limit);
 }
 
+void GqaHeads::part_gates(float* row, float* scratch) const {
+  const std::int64_t size = config_.head_dim;
+  std::copy_n(row, 2 * config_.gate_width(), scratch);
+  for (std::int64_t h = 0; h < config_.num_heads; ++h) {  // a query and its gate each
+    std::copy_n(scratch + 2 * h * size, size, row + config_.gate_width() + h * size);
+    std::copy_n(scratch + (2 * h + 1) * size, size, row + h * size);
+  }
+}
+
+void GqaHeads::join_gates(float* row, float* scratch) const {
+  const std::int64_t size = config_.head_dim;
+  std::copy_n(row, 2 * config_.gate_width(), scratch);
+  for (std::int64_t h = 0; h < config_.num_heads; ++h) {
+    std::copy_n(scratch + config_.gate_width() + h * size, size, row + 2 * h * size);
+    std::copy_n(scratch + h * size, size, row + (2 * h + 1) * size);
+  }
+}
+
+void GqaHeads::apply_gates(float* gates, const float* attended, float* results) const {
+  vector_.sigmoid(gates, config_.gate_width());
+  for (std::int64_t i = 0; i < config_.gate_width(); ++i) results[i] = attended[i] * gates[i];
+}
+
+void GqaHeads::pass_back_gates(float* gates, const float* attended, float* gradient) const {
+  for (std::int64_t i = 0; i < config_.gate_width(); ++i) {
+    const float share = gradient[i] * gates[i];
+    gates[i] = share * attended[i] * (1 - gates[i]);
+    gradient[i] = share;
+  }
+}
+
 void GqaHeads::prepare(const WeightSet& weights, const RotaryAngles& angles, float* row) const {
   norm_whole(weights, row);
   clip(row);

@@ -8,12 +8,25 @@
 namespace moesaic {
 
 /// What lies between the projections of a token and attention: norms of queries and keys, clipping,
-/// rotary embedding. Rows are [row_width]: queries, keys, values.
+/// rotary embedding; and the gates of its results. Rows are [row_width]: queries, keys, values;
+/// with gates before them, [projected_width].
 class GqaHeads {
  public:
   /// Both must outlive this.
   GqaHeads(const GqaConfig& config, const VectorKernels& vector)
       : config_(config), vector_(vector) {}
+
+  /// A row as projected [projected_width], in place: from the queries and gates of each head to all
+  /// gates, then all queries. `scratch` [2 gate_width].
+  void part_gates(float* row, float* scratch) const;
+  /// The other way round, of a gradient.
+  void join_gates(float* row, float* scratch) const;
+  /// results = attended * sigmoid(gates), all [gate_width]; gates become their sigmoids. `results`
+  /// may be `attended`.
+  void apply_gates(float* gates, const float* attended, float* results) const;
+  /// Of gates that are sigmoids: these become the loss's gradient by what the sigmoids are of, and
+  /// `gradient`, by results, becomes that by what is attended.
+  void pass_back_gates(float* gates, const float* attended, float* gradient) const;
 
   /// A projected row, in place.
   void prepare(const WeightSet& weights, const RotaryAngles& angles, float* row) const;

@@ -167,16 +167,17 @@ std::int64_t GqaKind::pass_bytes(const PassSize& pass) const {
                                               pass.threads);
 }
 
-/// What GqaStash has: queries, keys and values as projected, the attended rows, log-sum-exps.
+/// What GqaStash has: gates, queries, keys and values as projected, the attended rows,
+/// log-sum-exps.
 std::int64_t GqaKind::kept_bytes() const {
-  return 4 * (config_.row_width() + config_.q_width() + config_.num_heads);
+  return 4 * (config_.projected_width() + config_.q_width() + config_.num_heads);
 }
 
 /// What GqaGradient has: gradients of the projected rows, and those that the query heads of a group
 /// give for the keys and values that they share.
 std::int64_t GqaKind::backward_bytes() const {
   const std::int64_t parts = config_.num_heads > config_.num_kv_heads ? 2 * config_.q_width() : 0;
-  return 4 * (config_.row_width() + parts);
+  return 4 * (config_.projected_width() + parts);
 }
 
 /// A head's rows as a worker of GqaGradient packs them.

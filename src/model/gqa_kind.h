@@ -74,7 +74,6 @@ class GqaKind : public MixerKind {
   [[nodiscard]] TokenNumbers token_numbers() const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
   [[nodiscard]] std::int64_t pass_bytes(const PassSize& pass) const override;
-  [[nodiscard]] bool can_be_trained() const override { return !config_.gated; }
   [[nodiscard]] std::int64_t kept_bytes() const override;
   [[nodiscard]] std::int64_t backward_bytes() const override;
   [[nodiscard]] std::int64_t backward_pass_bytes(const PassSize& pass) const override;

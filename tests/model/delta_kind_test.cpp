@@ -134,7 +134,7 @@ TEST(DeltaKind, knows_what_a_token_takes) {
   EXPECT_EQ(work.flops, 10.0 * (7 * 128 * 128 * 32 + 2 * 4 * 8192)) << "grows with the text alone";
   EXPECT_EQ(work.cache_bytes, 10.0 * 4 * (3 * 8192 + 32 * 128 * 128));
   EXPECT_FALSE(kind.can_be_trained());
-  EXPECT_FALSE(config.layers[3].mixer->can_be_trained()) << "gated";
+  EXPECT_TRUE(config.layers[3].mixer->can_be_trained()) << "gated";
   EXPECT_EQ(config.layers[3].mixer->text().sizes, "16 of 256, 2 for keys and values; gated");
 }
 

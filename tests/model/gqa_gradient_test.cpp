@@ -61,6 +61,8 @@ std::vector<NamedConfig> gqa_configs() {
   with_sinks.sinks = true;
   GqaConfig windowed_sinks = biased;
   windowed_sinks.sinks = true;
+  GqaConfig gated = per_head;
+  gated.gated = true;
   GqaConfig single{.num_heads = 3, .num_kv_heads = 3, .head_dim = 8};
   single.rope.rotary_dim = 4;
   GqaConfig neighbours = per_head;
@@ -73,6 +75,7 @@ std::vector<NamedConfig> gqa_configs() {
           {"own_keys_half_rotated", single},
           {"neighbours_rotated", neighbours},
           {"sinks", with_sinks},
+          {"gates_and_norms_of_heads", gated},
           {"sinks_biases_and_window", windowed_sinks}};
 }
 

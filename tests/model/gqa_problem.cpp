@@ -35,7 +35,7 @@ class GqaLayer {
     };
     set_[kQkv].matrix = keep_matrix(model.qkv, model.config.hidden);
     set_[kO].matrix = keep_matrix(model.o, model.config.q_width());
-    const std::int64_t stacked = model.config.q_width() + 2 * model.config.kv_width();
+    const std::int64_t stacked = model.config.projected_width();
     std::vector<AdapterSpec> specs;
     for (const NaiveAdapter& adapter : model.adapters) {
       specs.push_back({.site = {.module = std::to_string(specs.size()),
@@ -178,7 +178,7 @@ GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples)
   config.rms_norm_eps = 1e-5;
   config.scale = 0.3;
   if (config.rope.rotary_dim == 0) config.rope.rotary_dim = config.head_dim;
-  const std::int64_t width = config.q_width() + 2 * config.kv_width();
+  const std::int64_t width = config.projected_width();
   NaiveGqa model{.config = config,
                  .qkv = exact_numbers(width * config.hidden, 1, 0.5),
                  .o = exact_numbers(config.hidden * config.q_width(), 2, 0.5)};
@@ -200,9 +200,10 @@ GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples)
                               .a = exact_numbers(3 * in, seed, 0.3),
                               .b = exact_numbers(rows * 3, seed + 1, 0.3)});
   };
-  adapter(false, 0, config.q_width(), 20);
-  adapter(false, config.q_width(), config.kv_width(), 30);
-  adapter(false, config.q_width() + config.kv_width(), config.kv_width(), 40);
+  const std::int64_t queries = config.gate_width() + config.q_width();
+  adapter(false, 0, queries, 20);
+  adapter(false, queries, config.kv_width(), 30);
+  adapter(false, queries + config.kv_width(), config.kv_width(), 40);
   adapter(true, 0, config.hidden, 50);
   GqaProblem problem{.model = model, .samples = std::move(samples), .x = {}, .dy = {}};
   problem.x = exact_numbers(problem.rows() * config.hidden, 7, 1);

@@ -25,7 +25,7 @@ Doubles NaiveGqa::project(const Doubles& x, bool is_output) const {
   const Doubles& weights = is_output ? o : qkv;
   const Doubles& bias = is_output ? o_bias : qkv_bias;
   const std::int64_t depth = is_output ? config.q_width() : config.hidden;
-  const std::int64_t width = is_output ? config.hidden : config.q_width() + 2 * config.kv_width();
+  const std::int64_t width = is_output ? config.hidden : config.projected_width();
   Doubles out;
   for (std::int64_t row = 0; row < std::ssize(x) / depth; ++row) {
     const double* const from = x.data() + row * depth;
@@ -46,6 +46,19 @@ Doubles NaiveGqa::project(const Doubles& x, bool is_output) const {
     }
   }
   return out;
+}
+
+Doubles NaiveGqa::take_gates(Doubles& projected) const {
+  Doubles gates;
+  Doubles others;
+  const std::int64_t size = config.head_dim;
+  for (std::int64_t i = 0; i < std::ssize(projected); ++i) {
+    const std::int64_t column = i % config.projected_width();
+    const bool is_gate = column < 2 * config.q_width() && column / size % 2 == 1;
+    (is_gate ? gates : others).push_back(projected[static_cast<std::size_t>(i)]);
+  }
+  projected = others;
+  return gates;
 }
 
 void NaiveGqa::prepare(double* row, std::int64_t position) const {
@@ -105,6 +118,7 @@ Doubles NaiveGqa::attend(const Doubles& projected, std::int64_t row, std::int64_
 
 Doubles NaiveGqa::forward(const Doubles& x) const {
   Doubles projected = project(x, false);
+  const Doubles gates = config.gated ? take_gates(projected) : Doubles();
   const std::int64_t width = config.q_width() + 2 * config.kv_width();
   const std::int64_t rows = std::ssize(projected) / width;
   for (std::int64_t row = 0; row < rows; ++row) prepare(projected.data() + row * width, row);
@@ -115,6 +129,7 @@ Doubles NaiveGqa::forward(const Doubles& x) const {
       attended.insert(attended.end(), result.begin(), result.end());
     }
   }
+  for (std::size_t i = 0; i < gates.size(); ++i) attended[i] /= 1 + std::exp(-gates[i]);
   return project(attended, true);
 }
 

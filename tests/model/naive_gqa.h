@@ -32,6 +32,8 @@ struct NaiveGqa {
 
  private:
   [[nodiscard]] Doubles project(const Doubles& x, bool is_output) const;
+  /// Takes the gates of projected rows out of them.
+  [[nodiscard]] Doubles take_gates(Doubles& projected) const;
   void prepare(double* row, std::int64_t position) const;
   [[nodiscard]] Doubles attend(const Doubles& projected, std::int64_t row, std::int64_t head) const;
 };
