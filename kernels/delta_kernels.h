@@ -45,14 +45,16 @@ struct DeltaRule {
   float* state = nullptr;  // of all blocks that have these columns
   float* y = nullptr;      // [rows, y_stride] of which the first `columns`
   std::int64_t y_stride = 0;
+  float* errors = nullptr;  // e, the same, errors_stride apart; null: not wanted
+  std::int64_t errors_stride = 0;
 };
 
 /// What a gated delta net computes besides products with weights, in f32: the same bits with every
 /// instruction set. Sums run as in the other vector kernels, unless said otherwise.
 struct DeltaKernels {
   void (*convolve)(const DeltaConvolution& convolution) noexcept;
-  /// x[i] *= scale / sqrt(sum(x^2) + epsilon).
-  void (*scale_to_unit)(float scale, float epsilon, std::int64_t n, float* x) noexcept;
+  /// x[i] *= scale / sqrt(sum(x^2) + epsilon). Returns that factor.
+  float (*scale_to_unit)(float scale, float epsilon, std::int64_t n, float* x) noexcept;
   /// x[i] = exp(-exp(logs[i]) * softplus(x[i] + bias[i])), in place; softplus(x) is x above 20,
   /// ln(1 + exp(x)) elsewhere.
   void (*decays)(const float* logs, const float* bias, std::int64_t n, float* x) noexcept;

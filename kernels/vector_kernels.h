@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu_features.h"
+#include "kernels/delta_gradient.h"
 #include "kernels/delta_kernels.h"
 #include "kernels/gradient_kernels.h"
 
@@ -92,6 +93,7 @@ struct VectorKernels {
   float (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   GradientKernels gradients;
   DeltaKernels delta;
+  DeltaGradientKernels delta_gradient;
 };
 
 }  // namespace moesaic

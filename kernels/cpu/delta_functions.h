@@ -40,15 +40,17 @@ inline void convolve(const DeltaConvolution& by) noexcept {
   }
 }
 
-inline void scale_to_unit(float scale, float epsilon, std::int64_t n, float* x) noexcept {
+inline float scale_to_unit(float scale, float epsilon, std::int64_t n, float* x) noexcept {
   Lanes squares = broadcast(0);
   for_each_vector(n, [&](std::int64_t i, auto part) {
     const Lanes value = load(x + i, part);
     squares = fma(value, value, squares);
   });
-  const Lanes factor = broadcast(scale * (1.0F / std::sqrt(sum_lanes(squares) + epsilon)));
-  for_each_vector(
-      n, [&](std::int64_t i, auto part) { store(x + i, load(x + i, part) * factor, part); });
+  const float factor = scale * (1.0F / std::sqrt(sum_lanes(squares) + epsilon));
+  for_each_vector(n, [&](std::int64_t i, auto part) {
+    store(x + i, load(x + i, part) * broadcast(factor), part);
+  });
+  return factor;
 }
 
 /// ln(1 + x) by lanes, of x >= 0.
@@ -109,6 +111,8 @@ inline void delta_blocks(const DeltaRule& by, std::int64_t first_block, Part par
     for (int b = 0; b < kBlocks; ++b) {
       const Lanes v = load(by.values + t * by.value_stride + column + b * kDeltaColumns, part);
       errors[b] = rate * (v - decay * total(b));
+      if (by.errors == nullptr) continue;
+      store(by.errors + t * by.errors_stride + column + b * kDeltaColumns, errors[b], part);
     }
     const auto update = [&](std::int64_t i, std::int64_t chain) {
       const Lanes k = broadcast(key[i]);

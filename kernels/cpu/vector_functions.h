@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/delta_functions.h"
+#include "kernels/cpu/delta_gradient_functions.h"
 #include "kernels/cpu/gradient_functions.h"
 #include "kernels/cpu/natural_log.h"
 #include "kernels/cpu/vector_math.h"
@@ -210,7 +211,8 @@ constexpr VectorKernels make_vector_kernels(Isa isa, const char* name) {
           .softmax = softmax,
           .log_sum_exp = log_sum_exp,
           .gradients = make_gradient_kernels(),
-          .delta = make_delta_kernels()};
+          .delta = make_delta_kernels(),
+          .delta_gradient = make_delta_gradient_kernels()};
 }
 
 }  // namespace
