@@ -86,8 +86,8 @@ constexpr std::array kRows = {
               .field = &O::lora_targets,
               .group = kAdapter,
               .verbs = verbs::kTraining | verbs::kPlan,
-              .help = "what gets adapters: kinds, with commas (attention, experts, shared, dense), "
-                      "or a regular expression on the names of modules",
+              .help = "what gets adapters: kinds, with commas (attention, delta nets too; experts, "
+                      "shared, dense), or a regular expression on the names of modules",
               .one_spelling = canonical_targets},
 
     OptionRow{"lr", '\0', "X", &O::lr, kTraining, verbs::kSft, "highest learning rate of AdamW", 0,

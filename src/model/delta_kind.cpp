@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "src/model/delta_gradient.h"
 #include "src/model/delta_net.h"
 
 namespace moesaic {
@@ -52,14 +54,15 @@ std::vector<NamedWeight> DeltaKind::weights(const LayerTensors& tensors) const {
     weights[DeltaWeight::kIn] = projections(
         tensors, "delta_in", c.hidden,
         {{"linear_attn.in_proj_qkv", c.channels()}, {"linear_attn.in_proj_z", c.value_width()}});
-    rates.parts = {tensors.matrix("linear_attn.in_proj_b", c.value_heads, c.hidden),
-                   tensors.matrix("linear_attn.in_proj_a", c.value_heads, c.hidden)};
+    rates = projections(
+        tensors, "delta_rates", c.hidden,
+        {{"linear_attn.in_proj_b", c.value_heads}, {"linear_attn.in_proj_a", c.value_heads}});
   } else {
     weights[DeltaWeight::kIn] = projections(tensors, "delta_in", c.hidden,
                                             {{"linear_attn.in_proj_qkvz", c.projected_width()}});
-    rates.parts = {tensors.matrix("linear_attn.in_proj_ba", 2 * c.value_heads, c.hidden)};
+    rates = projections(tensors, "delta_rates", c.hidden,
+                        {{"linear_attn.in_proj_ba", 2 * c.value_heads}});
   }
-  rates.name = "delta_rates";
   rates.form = WeightForm::f32_matrix;
   TensorSlice taps{.tensor = tensors.name("linear_attn.conv1d.weight"),
                    .shape = {c.channels(), 1, c.taps},
@@ -93,6 +96,20 @@ MixerWork DeltaKind::work(Precision, std::int64_t tokens) const {
 std::int64_t DeltaKind::row_bytes() const {
   return 4 * (config_.projected_width() + 4 * config_.value_heads + config_.channels() +
               config_.value_width());
+}
+
+/// What DeltaStash has: projected rows, rates and steps, the results.
+std::int64_t DeltaKind::kept_bytes() const {
+  return 4 * (config_.projected_width() + 2 * config_.value_heads + config_.value_width());
+}
+
+/// What DeltaGradient has: gradients of results, or of the layer's input, and of rates and steps.
+std::int64_t DeltaKind::backward_bytes() const {
+  return 4 * (std::max(config_.value_width(), config_.hidden) + 2 * config_.value_heads);
+}
+
+std::int64_t DeltaKind::backward_pass_bytes(const PassSize& pass) const {
+  return 4 * pass.threads * DeltaGradient::worker_floats(config_, pass.positions);
 }
 
 MixerText DeltaKind::text() const {

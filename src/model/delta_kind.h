@@ -15,6 +15,17 @@ enum class DeltaForm {
   separate      ///< in_proj_qkv, in_proj_z, in_proj_b, in_proj_a: all heads of each part
 };
 
+/// What the convolution of a gated delta net works on.
+enum class DeltaPart { query, key, value };
+
+/// One of its heads.
+struct DeltaHead {
+  DeltaPart part = DeltaPart::query;
+  std::int64_t width = 0;
+  std::int64_t column = 0;   // where its part of a projected row begins
+  std::int64_t channel = 0;  // its first one: those of all queries, then keys, then values
+};
+
 /// A gated delta net (arXiv:2412.06464, equation 10) in the sizes of one model. Heads of values
 /// share keys and queries in groups. A sequence keeps a state [key_dim, value_dim] a value head,
 /// whatever its length, and the last rows that its convolution meets again.
@@ -55,6 +66,22 @@ struct DeltaConfig {
     const std::int64_t values = form == DeltaForm::separate ? value_heads : group();
     return value_column(value_head) + values * value_dim;
   }
+  [[nodiscard]] DeltaHead query_head(std::int64_t head) const noexcept {
+    return {DeltaPart::query, key_dim, query_column(head), head * key_dim};
+  }
+  [[nodiscard]] DeltaHead key_head(std::int64_t head) const noexcept {
+    return {DeltaPart::key, key_dim, key_column(head), key_width() + head * key_dim};
+  }
+  [[nodiscard]] DeltaHead value_head(std::int64_t head) const noexcept {
+    return {DeltaPart::value, value_dim, value_column(head), 2 * key_width() + head * value_dim};
+  }
+  /// Of all of them, queries before keys before values.
+  [[nodiscard]] DeltaHead convolved_head(std::int64_t head) const noexcept {
+    if (head < key_heads) return query_head(head);
+    if (head < 2 * key_heads) return key_head(head - key_heads);
+    return value_head(head - 2 * key_heads);
+  }
+
   /// Of a row of rates and steps [2 value_heads]: where a head's rate is. Its step stands
   /// step_distance() behind.
   [[nodiscard]] std::int64_t rate_column(std::int64_t value_head) const noexcept {
@@ -87,7 +114,16 @@ struct DeltaConfig {
 
 /// Places in the weight set.
 struct DeltaWeight {
-  enum : std::size_t { kIn, kRates, kConvolution, kDecayLogs, kStepBias, kNorm, kOut, kCount };
+  enum Place : std::size_t {
+    kIn,
+    kRates,
+    kConvolution,
+    kDecayLogs,
+    kStepBias,
+    kNorm,
+    kOut,
+    kCount
+  };
 };
 
 class DeltaKind : public MixerKind {
@@ -104,9 +140,9 @@ class DeltaKind : public MixerKind {
   [[nodiscard]] CacheNeeds cache(Precision precision) const override;
   [[nodiscard]] MixerWork work(Precision precision, std::int64_t tokens) const override;
   [[nodiscard]] std::int64_t row_bytes() const override;
-  [[nodiscard]] std::int64_t kept_bytes() const override { return 0; }
-  [[nodiscard]] std::int64_t backward_bytes() const override { return 0; }
-  [[nodiscard]] bool can_be_trained() const override { return false; }
+  [[nodiscard]] std::int64_t kept_bytes() const override;
+  [[nodiscard]] std::int64_t backward_bytes() const override;
+  [[nodiscard]] std::int64_t backward_pass_bytes(const PassSize& pass) const override;
   [[nodiscard]] MixerText text() const override;
   void write_fields(JsonWriter& out) const override;
   [[nodiscard]] std::unique_ptr<TokenMixer> make_mixer(LayerContext& context) const override;

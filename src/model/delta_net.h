@@ -6,7 +6,7 @@
 
 namespace moesaic {
 
-/// `config` and `context` must outlive the result. It cannot be trained.
+/// `config` and `context` must outlive the result.
 [[nodiscard]] std::unique_ptr<TokenMixer> make_delta_net(const DeltaConfig& config,
                                                          LayerContext& context);
 

@@ -133,8 +133,15 @@ TEST(DeltaKind, knows_what_a_token_takes) {
   const MixerWork work = kind.work(Precision::bf16, 10);
   EXPECT_EQ(work.flops, 10.0 * (7 * 128 * 128 * 32 + 2 * 4 * 8192)) << "grows with the text alone";
   EXPECT_EQ(work.cache_bytes, 10.0 * 4 * (3 * 8192 + 32 * 128 * 128));
-  EXPECT_FALSE(kind.can_be_trained());
+  EXPECT_TRUE(kind.can_be_trained());
   EXPECT_TRUE(config.layers[3].mixer->can_be_trained()) << "gated";
+  EXPECT_EQ(kind.kept_bytes(), 4 * (12288 + 64 + 4096));
+  const auto scratch = [&](std::int64_t positions, int threads) {
+    return kind.backward_pass_bytes({.tokens = 1000, .positions = positions, .threads = threads});
+  };
+  EXPECT_EQ(scratch(64, 3), 3 * scratch(64, 1));
+  EXPECT_EQ(scratch(128, 1) - scratch(64, 1), 4 * (128 * 128 + 64 * 128 + 2 * 64))
+      << "a state, and the errors and units of a head's rows";
   EXPECT_EQ(config.layers[3].mixer->text().sizes, "16 of 256, 2 for keys and values; gated");
 }
 
@@ -158,6 +165,7 @@ TEST(DeltaKind, finds_its_tensors_and_what_takes_adapters) {
   }
   const std::string module = "model.layers.2.linear_attn.";
   EXPECT_EQ(modules, (std::vector<std::string>{module + "in_proj_qkv", module + "in_proj_z",
+                                               module + "in_proj_b", module + "in_proj_a",
                                                module + "out_proj"}));
   EXPECT_EQ(weights[DeltaWeight::kIn].sites[1].first_row, 144);
   EXPECT_EQ(weights[DeltaWeight::kIn].sites[1].stacked_rows, 252);
