@@ -41,6 +41,7 @@ FAMILIES = {
     "glm4_moe, dense layers": ("glm4_moe-v4", {"target_modules": ALL}),
     "dots1, dense layers": ("dots1-v4-window", {"target_modules": ALL}),
     "deepseek_v3, dense layers": ("deepseek_v3-v4", {"target_modules": [*LATENT, *ALL[-3:]]}),
+    "qwen3_next": ("qwen3_next-v4", {"target_modules": [*ALL, "in_proj_qkvz", "in_proj_ba", "out_proj"]}),
 }
 LAYOUTS = ("transformers4", "transformers5")
 TOKENS = 16

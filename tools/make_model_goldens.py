@@ -142,9 +142,11 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 # Goldens
 
 
-def load(directory: Path) -> torch.nn.Module:
+def load(directory: Path, text_alone: bool = False) -> torch.nn.Module:
+    """`text_alone`: the text model of one that reads images too, as what trains texts loads it."""
+    its_class = AutoModelForCausalLM if text_alone else class_of(AutoConfig.from_pretrained(directory))
     options = {"experts_implementation": "eager"} if transformers.__version__ >= "5" else {}
-    model, info = class_of(AutoConfig.from_pretrained(directory)).from_pretrained(
+    model, info = its_class.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True,
         **options)
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):

@@ -99,11 +99,30 @@ CASES = (
           "rank_pattern": {r"layers\.1\.self_attn\.kv_b_proj": 5}}),
     Case("glm4_moe_lite-attention", V5, "glm4_moe_lite-v5", "latent attention of wider values than keys",
          {"r": 2, "lora_alpha": 4, "target_modules": LATENT}),
+    Case("qwen3_next", V4, "qwen3_next-v4", "gated delta nets (in_proj_qkvz, in_proj_ba), gated attention, a gated shared "
+         "expert, a dense layer",
+         {"r": 2, "lora_alpha": 4, "target_modules": [
+             *ATTENTION, "in_proj_qkvz", "in_proj_ba", "out_proj", "gate_proj", "up_proj", "down_proj"]}),
+    Case("qwen3_next-fused", V5, "qwen3_next-v5-fused", "the same in transformers 5: fused experts, biases of gated "
+         "attention",
+         {"r": 2, "lora_alpha": 4, "target_modules": [
+             *ATTENTION, "in_proj_qkvz", "in_proj_ba", "out_proj", "gate_proj", "up_proj", "down_proj"],
+          "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
+    Case("qwen3_5_moe", V5, "qwen3_5_moe-v5", "separate projections of gated delta nets (in_proj_qkv, in_proj_z, "
+         "in_proj_b, in_proj_a), gated attention",
+         {"r": 2, "lora_alpha": 4, "target_modules": [
+             *ATTENTION, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "gate_proj", "up_proj",
+             "down_proj"],
+          "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
 )
 
 
+def load_base(case: Case) -> torch.nn.Module:
+    return load(DATA / "models" / case.model, text_alone=True)
+
+
 def make_adapter(case: Case) -> PeftModel:
-    model = get_peft_model(load(DATA / "models" / case.model), LoraConfig(task_type="CAUSAL_LM", **case.lora))
+    model = get_peft_model(load_base(case), LoraConfig(task_type="CAUSAL_LM", **case.lora))
     generator = torch.Generator().manual_seed(seed_of(case.name))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -271,7 +290,7 @@ def write_case(case: Case, out: Path) -> None:
 
 def check_case(case: Case, out: Path) -> None:
     golden = load_file(out / "golden.safetensors")
-    model = PeftModel.from_pretrained(load(DATA / "models" / case.model), out, is_trainable=True).eval()
+    model = PeftModel.from_pretrained(load_base(case), out, is_trainable=True).eval()
     samples = [(golden[f"input_ids.{i}"], golden[f"labels.{i}"]) for i in range(len(case.lengths))]
     tensors, _ = compute(case, model, samples)
     worst = max(((tensors[key] - value).float().norm() / value.float().norm().clamp(min=1e-12), key)

@@ -28,10 +28,11 @@ using test::write_text;
 
 const std::string kData = MOESAIC_TEST_DATA;
 const std::vector<std::string> kLogitsCases = {
-    "qwen3_moe",          "qwen2_moe-rslora-idle",  "olmoe-patterns", "mixtral-some",
-    "granitemoe-joined",  "mixtral-fused",          "glm4_moe",       "hy_v3-fused",
-    "ernie4_5_moe",       "gpt_oss-attention",      "deepseek_v3",    "deepseek_v3-fused",
-    "deepseek_v2-latent", "glm4_moe_lite-attention"};
+    "qwen3_moe",          "qwen2_moe-rslora-idle",   "olmoe-patterns", "mixtral-some",
+    "granitemoe-joined",  "mixtral-fused",           "glm4_moe",       "hy_v3-fused",
+    "ernie4_5_moe",       "gpt_oss-attention",       "deepseek_v3",    "deepseek_v3-fused",
+    "deepseek_v2-latent", "glm4_moe_lite-attention", "qwen3_next",     "qwen3_next-fused",
+    "qwen3_5_moe"};
 
 struct Sample {
   std::vector<std::int32_t> tokens;

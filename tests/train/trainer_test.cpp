@@ -80,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Adapters, TrainerOf,
                                          "mixtral-some", "granitemoe-joined", "mixtral-fused",
                                          "glm4_moe", "hy_v3-fused", "ernie4_5_moe",
                                          "gpt_oss-attention", "deepseek_v3", "deepseek_v3-fused",
-                                         "deepseek_v2-latent", "glm4_moe_lite-attention"),
+                                         "deepseek_v2-latent", "glm4_moe_lite-attention",
+                                         "qwen3_next", "qwen3_next-fused", "qwen3_5_moe"),
                          [](const auto& its) {
                            std::string name = its.param;
                            std::ranges::replace(name, '-', '_');
@@ -112,9 +113,10 @@ void expect_same_on_any_ranks(const GoldenAdapter& golden) {
   expect_same(run(golden, setup({.ranks = 2, .recompute = Recompute::always}), 4), expected);
 }
 
-// qwen2_moe's case has experts without rows: what one replica adds must not stay with another.
+// qwen2_moe's case has experts without rows: what one replica adds must not stay with another. The
+// states of qwen3_5_moe's delta nets go from token to token, and back.
 TEST(Trainer, TheBytesDoNotDependOnRanksReplicasThreadsMicroBatchesOrRecomputing) {
-  for (const std::string name : {"qwen2_moe-rslora-idle", "deepseek_v3"}) {
+  for (const std::string name : {"qwen2_moe-rslora-idle", "deepseek_v3", "qwen3_5_moe"}) {
     expect_same_on_any_ranks(GoldenAdapter(name));
   }
 }
