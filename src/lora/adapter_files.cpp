@@ -73,6 +73,17 @@ void require_adapter(const std::filesystem::path& folder) {
           last);
 }
 
+/// A key as the text model alone has it: PEFT's of a model that reads images too have the place of
+/// the text model in it.
+std::string text_key(const std::string& key) {
+  const std::string text = "base_model.model.model.";
+  for (const std::string_view whole :
+       {"base_model.model.model.language_model.", "base_model.model.language_model.model."}) {
+    if (key.starts_with(whole)) return text + key.substr(whole.size());
+  }
+  return key;
+}
+
 }  // namespace
 
 /// Whether B of gates (above) and ups has blocks: zeros above in the ranks of ups, below in those
@@ -150,8 +161,12 @@ void AdapterFiles::find_modules(const PeftConfig& config, std::span<const Adapte
 }
 
 void AdapterFiles::find_tensors() {
-  std::unordered_map<std::string_view, const TensorView*> by_name;
-  for (const TensorView& tensor : *tensors_) by_name.emplace(tensor.name, &tensor);
+  std::unordered_map<std::string, const TensorView*> by_name;
+  for (const TensorView& tensor : *tensors_) {
+    const auto [found, is_new] = by_name.emplace(text_key(tensor.name), &tensor);
+    require(is_new, ErrorKind::file, "{}: \"{}\" and \"{}\" are for one module", where_,
+            found->second->name, tensor.name);
+  }
   const auto take = [&](const std::string& key) {
     const auto found = by_name.find(key);
     require(found != by_name.end(), ErrorKind::file, "{}: no \"{}\", which {} asks for", where_,
@@ -171,7 +186,9 @@ void AdapterFiles::find_tensors() {
   }
   if (by_name.empty()) return;
   const std::string_view unknown =
-      std::ranges::min_element(by_name, {}, [](const auto& entry) { return entry.first; })->first;
+      std::ranges::min_element(by_name, {}, [](const auto& entry) -> std::string_view {
+        return entry.second->name;
+      })->second->name;
   fail(ErrorKind::file,
        "{}: \"{}\" is for no module of the model that {} targets and that takes adapters here "
        "(attention, experts, shared experts, dense layers; routers, embeddings and the output "
