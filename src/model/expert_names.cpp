@@ -135,7 +135,16 @@ MlpNames single_expert(const LayerTensors& tensors, const ExpertPattern& pattern
   return names;
 }
 
-/// Elements of the biases of gate and up take turns, always.
+/// Where rows of up begin behind those of gate, and how far one of either is from the next.
+struct GateUpRows {
+  std::int64_t first_up;
+  std::int64_t step;
+};
+
+GateUpRows gate_up_rows(bool take_turns, std::int64_t width) {
+  return take_turns ? GateUpRows{1, 2} : GateUpRows{width, 1};
+}
+
 std::vector<TensorSlice> fused_biases(const LayerTensors& tensors, const ExpertPattern& pattern,
                                       const MoeConfig& config, std::int64_t expert) {
   const std::int64_t hidden = config.hidden;
@@ -143,26 +152,28 @@ std::vector<TensorSlice> fused_biases(const LayerTensors& tensors, const ExpertP
   const std::string gate_up = tensors.name(pattern.gate) + "_bias";
   const std::vector<std::int64_t> gate_up_shape = {config.experts, 2 * width};
   const std::int64_t first = expert * 2 * width;
+  const GateUpRows rows = gate_up_rows(config.takes_turns, width);
   return {
-      {gate_up, gate_up_shape, first, width, 1, 2},
-      {gate_up, gate_up_shape, first + 1, width, 1, 2},
+      {gate_up, gate_up_shape, first, width, 1, rows.step},
+      {gate_up, gate_up_shape, first + rows.first_up, width, 1, rows.step},
       {tensors.name(pattern.down) + "_bias", {config.experts, hidden}, expert * hidden, hidden, 1}};
 }
 
-/// gate_up is [E, H, 2I], columns of gate and up taking turns; down is [E, I, H].
+/// gate_up is [E, H, 2I]; down is [E, I, H].
 MlpNames transposed_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
                            const MoeConfig& config, std::int64_t expert) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t width = config.expert_width;
+  const GateUpRows rows = gate_up_rows(config.takes_turns, width);
   TensorSlice gate{.tensor = tensors.name(pattern.gate),
                    .shape = {config.experts, hidden, 2 * width},
                    .first_row = expert * hidden,
                    .rows = width,
                    .cols = hidden,
-                   .row_step = 2,
+                   .row_step = rows.step,
                    .is_transposed = true};
   TensorSlice up = gate;
-  up.first_column = 1;
+  up.first_column = rows.first_up;
   return {std::move(gate),
           std::move(up),
           {.tensor = tensors.name(pattern.down),
@@ -178,8 +189,7 @@ bool has_blocks(const LayerTensors& tensors, const ExpertPattern& pattern) {
   return tensors.has_tensor(companion_names(tensors.name(pattern.gate), "blocks").front());
 }
 
-/// gate_up is [E, 2I, H]; down is [E, H, I]. Gate comes first, but in blocks rows of gate and up
-/// take turns.
+/// gate_up is [E, 2I, H]; down is [E, H, I]. In blocks rows of gate and up take turns.
 MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
                         const MoeConfig& config, std::int64_t expert) {
   const std::int64_t hidden = config.hidden;
@@ -187,11 +197,9 @@ MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& patter
   const std::vector<std::int64_t> gate_up_shape = {config.experts, 2 * width, hidden};
   const std::string gate_up = tensors.name(pattern.gate);
   const std::int64_t first = expert * 2 * width;
-  const bool take_turns = has_blocks(tensors, pattern);
-  const std::int64_t step = take_turns ? 2 : 1;
-  const std::int64_t first_up = first + (take_turns ? 1 : width);
-  return {{gate_up, gate_up_shape, first, width, hidden, step},
-          {gate_up, gate_up_shape, first_up, width, hidden, step},
+  const GateUpRows rows = gate_up_rows(config.takes_turns || has_blocks(tensors, pattern), width);
+  return {{gate_up, gate_up_shape, first, width, hidden, rows.step},
+          {gate_up, gate_up_shape, first + rows.first_up, width, hidden, rows.step},
           {tensors.name(pattern.down),
            {config.experts, hidden, width},
            expert * hidden,
@@ -202,7 +210,7 @@ MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& patter
 
 MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,
                       const MoeConfig& config, std::int64_t expert) {
-  const bool lies_across = config.usual_names == MoeNames::gpt_oss && !has_blocks(tensors, pattern);
+  const bool lies_across = config.lies_across && !has_blocks(tensors, pattern);
   MlpNames names = lies_across ? transposed_expert(tensors, pattern, config, expert)
                                : stacked_expert(tensors, pattern, config, expert);
   if (config.expert_bias) names.biases = fused_biases(tensors, pattern, config, expert);

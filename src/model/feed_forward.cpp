@@ -29,7 +29,7 @@ std::vector<AdapterSite> mlp_sites(AdapterKind kind, const MlpNames& names,
 /// None where the formats of adapters have no settled names for them: of matrices that lie across.
 std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& names,
                                       std::int64_t expert) {
-  if (config.usual_names == MoeNames::gpt_oss) return {};
+  if (config.lies_across) return {};
   const ExpertModules modules = expert_modules(config.usual_names, expert);
   std::vector<AdapterSite> sites = {
       site(AdapterKind::experts, MlpPart::gate, names.gate, modules.gate),

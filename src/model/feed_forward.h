@@ -102,6 +102,11 @@ struct MoeConfig {
   bool router_bias = false;  // and one of its logits
   bool expert_bias = false;  // of gate, up and down
   Gating gating{};           // of the routed experts
+  /// Where gate and up of all experts are one tensor, their rows take turns, as in blocks they
+  /// always do; else gate comes first.
+  bool takes_turns = false;
+  /// Such tensors are [experts, in, out], unless they are in blocks.
+  bool lies_across = false;
   MoeNames usual_names = MoeNames::qwen;
 };
 

@@ -125,8 +125,10 @@ ReadFeedForward read_experts(MoeTraits traits) {
     config.experts = read_num_experts(reader);
     config.expert_width = reader.required_int(traits.width_key, kWidths);
     config.choice_bias = traits.choice_bias;
-    config.router_bias = traits.has_biases;
-    config.expert_bias = traits.has_biases;
+    config.router_bias = traits.router_bias;
+    config.expert_bias = traits.expert_bias;
+    config.takes_turns = traits.takes_turns;
+    config.lies_across = traits.lies_across;
     if (traits.is_clamped) config.gating = read_clamped_gating(reader);
     RouterOptions& router = config.router;
     router = traits.router;

@@ -32,8 +32,11 @@ struct MoeTraits {
   std::string scoring{};                      ///< the only scoring_func that there is; empty: any
   std::string mlp_bias_key{};  ///< field of biases that are not known here; empty: none
   bool choice_bias = false;
-  bool has_biases = false;  ///< of router and experts
-  bool is_clamped = false;  ///< the gating of gpt_oss
+  bool router_bias = false;
+  bool expert_bias = false;
+  bool is_clamped = false;   ///< the gating of gpt_oss
+  bool takes_turns = false;  ///< MoeConfig::takes_turns
+  bool lies_across = false;  ///< MoeConfig::lies_across
   ReadShared shared{};
   MoeNames usual_names = MoeNames::qwen;
 };
