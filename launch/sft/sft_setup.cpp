@@ -5,7 +5,6 @@
 #include "launch/job/agreement.h"
 #include "launch/job/placement_choice.h"
 #include "launch/sft/sft_adapters.h"
-#include "src/model/merged_checkpoint.h"
 #include "src/model/model_adapters.h"
 #include "src/train/gradient_reduction.h"
 #include "src/train/sample_order.h"
@@ -37,9 +36,6 @@ SftSetup::SftSetup(const Runtime& runtime, const OpenModel& model, const SftData
       engine_(runtime, model, engine_work(model, data)),
       total_steps_(count_steps(runtime.options(), data.train.size())),
       is_converted_(model.files.checkpoint() == nullptr),
-      can_be_merged_(
-          is_converted_ ||
-          find_expert_blocks(*model.files.checkpoint(), model.files.names(model.config)).empty()),
       pass_(pass_on(engine_.transformer())) {
   const Compute compute = runtime.compute();
   agree(runtime.world(), [&] {

@@ -37,8 +37,6 @@ class SftSetup {
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   /// Whether the model has been converted, so that there is no checkpoint.
   [[nodiscard]] bool is_converted() const noexcept { return is_converted_; }
-  /// Whether `convert --merge` can write a checkpoint with the adapter.
-  [[nodiscard]] bool can_be_merged() const noexcept { return can_be_merged_; }
   /// Whether layers run again before their backward pass.
   [[nodiscard]] bool recomputes() const;
   /// All adapters of the model, common ones first.
@@ -72,7 +70,6 @@ class SftSetup {
   Engine engine_;
   std::int64_t total_steps_;
   bool is_converted_;
-  bool can_be_merged_;
   SamplePass pass_;
   std::unique_ptr<Trainer> trainer_;
 };

@@ -83,20 +83,18 @@ std::string end_text(const Options& options, const SftSetup& setup) {
   const bool is_fused = its.layout == AdapterLayout::transformers5;
   const bool on_both = loads_on_both(its, model_config.peft5_takes_experts, setup.specs());
   if (on_both || (is_fused && !model_config.in_transformers4)) {
-    std::string text =
-        fmt::format("the adapter is in {}, for PEFT with transformers {}", out,
-                    model_config.in_transformers4 ? "4 or 5" : "5, the first that has this family");
-    if (setup.can_be_merged()) {
-      text += fmt::format("; {} --merge -o MERGED writes a checkpoint with it", convert);
-    }
-    return text;
+    return fmt::format(
+        "the adapter is in {}, for PEFT with transformers {}; {} --merge -o MERGED writes a "
+        "checkpoint with it",
+        out, model_config.in_transformers4 ? "4 or 5" : "5, the first that has this family",
+        convert);
   }
   return fmt::format(
       "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "
       "would be lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes it for "
-      "that{4}",
-      out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert,
-      setup.can_be_merged() ? ", --merge a checkpoint with it" : "");
+      "that, "
+      "--merge a checkpoint with it",
+      out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert);
 }
 
 }  // namespace moesaic

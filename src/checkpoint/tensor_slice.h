@@ -24,6 +24,8 @@ struct TensorSlice {
   /// ones are plain.
   bool is_transposed = false;
   std::int64_t first_column = 0;
+  /// It is in blocks [experts, out, in], of a model whose plain matrices lie across.
+  bool is_across_if_plain = false;
   /// Added to each element that is read as a float: norms may store what is missing to 1.
   float offset = 0;
 };

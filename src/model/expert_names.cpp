@@ -198,14 +198,18 @@ MlpNames stacked_expert(const LayerTensors& tensors, const ExpertPattern& patter
   const std::string gate_up = tensors.name(pattern.gate);
   const std::int64_t first = expert * 2 * width;
   const GateUpRows rows = gate_up_rows(config.takes_turns || has_blocks(tensors, pattern), width);
-  return {{gate_up, gate_up_shape, first, width, hidden, rows.step},
-          {gate_up, gate_up_shape, first + rows.first_up, width, hidden, rows.step},
-          {tensors.name(pattern.down),
-           {config.experts, hidden, width},
-           expert * hidden,
-           hidden,
-           width,
-           1}};
+  MlpNames names{{gate_up, gate_up_shape, first, width, hidden, rows.step},
+                 {gate_up, gate_up_shape, first + rows.first_up, width, hidden, rows.step},
+                 {tensors.name(pattern.down),
+                  {config.experts, hidden, width},
+                  expert * hidden,
+                  hidden,
+                  width,
+                  1}};
+  for (TensorSlice* const slice : {&names.gate, &names.up, &names.down}) {
+    slice->is_across_if_plain = config.lies_across;
+  }
+  return names;
 }
 
 MlpNames fused_expert(const LayerTensors& tensors, const ExpertPattern& pattern,

@@ -60,31 +60,27 @@ bool round_row(std::span<const float> values, std::span<BFloat16> out) {
   return std::ranges::all_of(out, [](BFloat16 value) { return std::isfinite(to_float(value)); });
 }
 
+/// Where a matrix is if nothing is quantised.
+TensorSlice plain_slice(TensorSlice slice) {
+  if (!slice.is_across_if_plain) return slice;
+  const std::int64_t tensor_rows = slice.shape[1];
+  const std::int64_t expert = slice.first_row / tensor_rows;
+  slice.first_column = slice.first_row % tensor_rows;
+  slice.first_row = expert * slice.cols;
+  slice.is_transposed = true;
+  std::swap(slice.shape[1], slice.shape[2]);
+  return slice;
+}
+
 void write_file(const std::string& directory, std::string_view name, const std::string& text) {
   replace_file((std::filesystem::path(directory) / name).string(), text);
 }
 
 }  // namespace
 
-std::string find_expert_blocks(const Checkpoint& checkpoint, const ModelNames& names) {
-  std::string found;
-  for_each_slice(names, [&](const TensorSlice& slice, bool) {
-    const bool takes_turns = slice.row_step != 1 && !slice.is_transposed;
-    if (found.empty() && takes_turns && checkpoint.find(slice.tensor) == nullptr) {
-      found = slice.tensor;
-    }
-  });
-  return found;
-}
-
 MergedCheckpoint::MergedCheckpoint(const Checkpoint& checkpoint, const ModelNames& names,
                                    const AdapterSet& adapters)
     : checkpoint_(checkpoint), adapters_(adapters) {
-  const std::string blocks = find_expert_blocks(checkpoint, names);
-  require(blocks.empty(), ErrorKind::usage,
-          "{}: experts in blocks (\"{}\"), of which no checkpoint in bf16 is written: merge into "
-          "one in bf16, or leave the adapter beside the model (--lora)",
-          checkpoint.directory(), blocks);
   add_slices(names);
   add_tensors();
   make_shards();
@@ -112,8 +108,9 @@ void MergedCheckpoint::add_slices(const ModelNames& names) {
                               .adapter = found->second});
             continue;
           }
-          std::ranges::find(pieces, part.first_row, [](const Piece& piece) {
-            return piece.slice.first_row;
+          std::ranges::find_if(pieces, [&](const Piece& piece) {
+            return piece.slice.first_row == part.first_row &&
+                   piece.slice.first_column == part.first_column;
           })->adapter = found->second;
         }
       }
@@ -140,7 +137,8 @@ void MergedCheckpoint::add_tensors() {
     if (is_plain && !is_adapted) {
       tensors_.push_back({{name, plain->dtype, plain->shape}, plain, {}});
     } else {
-      tensors_.push_back({{name, DType::bf16, first.shape}, nullptr, std::move(pieces)});
+      tensors_.push_back(
+          {{name, DType::bf16, plain_slice(first).shape}, nullptr, std::move(pieces)});
     }
   }
   for (const TensorView* tensor : checkpoint_.tensors()) {
@@ -195,11 +193,18 @@ void MergedCheckpoint::write_shard(std::int64_t shard, const std::string& direct
 
 void MergedCheckpoint::write_tensor(const Tensor& tensor, Output& output) const {
   if (tensor.copied != nullptr) return copy_tensor(tensor, output);
-  for (const Piece& piece : tensor.pieces) {
-    for (std::int64_t first = 0; first < piece.slice.rows; first += kRows) {
-      write_rows(tensor.spec, piece, first, output);
-      output.watch(output.done_bytes);
-    }
+  if (!plain_slice(tensor.pieces.front().slice).is_transposed) {
+    for (const Piece& piece : tensor.pieces) write_rows(tensor.spec, piece, output);
+    return;
+  }
+  const auto differ = [](const Piece& one, const Piece& other) {
+    return plain_slice(one.slice).first_row != plain_slice(other.slice).first_row;
+  };
+  for (auto first = tensor.pieces.begin(); first != tensor.pieces.end();) {
+    const auto last = std::adjacent_find(first, tensor.pieces.end(), differ);
+    const auto end = last == tensor.pieces.end() ? last : last + 1;
+    write_across(tensor.spec, {first, end}, output);
+    first = end;
   }
 }
 
@@ -215,9 +220,10 @@ void MergedCheckpoint::copy_tensor(const Tensor& tensor, Output& output) {
   }
 }
 
-/// Rows of `piece` from `first` on.
-void MergedCheckpoint::write_rows(const TensorSpec& tensor, const Piece& piece, std::int64_t first,
-                                  Output& output) const {
+/// Up to kRows rows of `piece` from `first` on, with its adapter in them.
+std::span<const BFloat16> MergedCheckpoint::merged_rows(const TensorSpec& tensor,
+                                                        const Piece& piece, std::int64_t first,
+                                                        Output& output) const {
   const std::int64_t cols = piece.slice.cols;
   const std::int64_t count = std::min(kRows, piece.slice.rows - first);
   output.rows.resize(static_cast<std::size_t>(count * cols));
@@ -230,13 +236,47 @@ void MergedCheckpoint::write_rows(const TensorSpec& tensor, const Piece& piece, 
     const bool is_finite =
         round_row(values, std::span(output.rounded).subspan(begin, values.size()));
     require(is_finite, ErrorKind::file,
-            "tensor \"{}\": row {}{} has a value that is not finite in bf16: nothing is written",
-            tensor.name, piece.slice.first_row + first + row,
+            "tensor \"{}\": {} {}{} has a value that is not finite in bf16: nothing is written",
+            tensor.name, piece.slice.is_transposed ? "column" : "row",
+            (piece.slice.is_transposed ? piece.slice.first_column : piece.slice.first_row) +
+                (first + row) * piece.slice.row_step,
             piece.adapter >= 0 ? ", with the adapter in it," : "");
   });
-  output.writer.write(tensor.name, (piece.slice.first_row + first) * cols * 2,
-                      std::as_bytes(std::span(output.rounded)));
-  output.done_bytes += count * cols * 2;
+  output.watch(output.done_bytes += count * cols * 2);
+  return output.rounded;
+}
+
+void MergedCheckpoint::write_rows(const TensorSpec& tensor, const Piece& piece,
+                                  Output& output) const {
+  for (std::int64_t first = 0; first < piece.slice.rows; first += kRows) {
+    const std::span<const BFloat16> rows = merged_rows(tensor, piece, first, output);
+    output.writer.write(tensor.name, (piece.slice.first_row + first) * piece.slice.cols * 2,
+                        std::as_bytes(rows));
+  }
+}
+
+/// The pieces of one expert, which together are rows of the tensor, each some of their columns.
+void MergedCheckpoint::write_across(const TensorSpec& tensor, std::span<const Piece> pieces,
+                                    Output& output) const {
+  const std::int64_t cols = pieces.front().slice.cols;
+  const std::int64_t width = tensor.shape.back();
+  output.across.resize(static_cast<std::size_t>(cols * width));
+  for (const Piece& piece : pieces) {
+    const TensorSlice plain = plain_slice(piece.slice);
+    for (std::int64_t first = 0; first < plain.rows; first += kRows) {
+      const std::span<const BFloat16> rows = merged_rows(tensor, piece, first, output);
+      output.pool.for_each(cols, kRows, [&](std::int64_t col) {
+        BFloat16* to = output.across.data() + col * width + plain.first_column;
+        to += first * plain.row_step;
+        for (auto at = static_cast<std::size_t>(col); at < rows.size();
+             at += static_cast<std::size_t>(cols), to += plain.row_step) {
+          *to = rows[at];
+        }
+      });
+    }
+  }
+  output.writer.write(tensor.name, plain_slice(pieces.front().slice).first_row * width * 2,
+                      std::as_bytes(std::span(output.across)));
 }
 
 /// row += scale * B[row] A, added up over the ranks first.

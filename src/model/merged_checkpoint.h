@@ -15,13 +15,10 @@
 
 namespace moesaic {
 
-/// A tensor of experts whose rows of gate and up take turns in blocks (gpt-oss as it is released):
-/// plain ones of its family lie across, so that none is merged into it. Empty: there is none.
-[[nodiscard]] std::string find_expert_blocks(const Checkpoint& checkpoint, const ModelNames& names);
-
 /// A checkpoint with an adapter merged into it, to be written as save_pretrained writes one: names
-/// of tensors are those of the checkpoint, all as if nothing were quantised. Matrices that have an
-/// adapter or are quantised become bf16(W + scale B A), all other tensors are copied byte for byte.
+/// of tensors are those of the checkpoint, all as if nothing were quantised: experts of gpt-oss in
+/// blocks lie across then. Matrices that have an adapter or are quantised become bf16(W + scale B
+/// A), all other tensors are copied byte for byte.
 class MergedCheckpoint {
  public:
   /// Plans the shards. `adapters`: all of the model. All must outlive this. Throws Error{file} for
@@ -67,11 +64,14 @@ class MergedCheckpoint {
     std::vector<std::byte> copied{};
     std::vector<float> rows{};
     std::vector<BFloat16> rounded{};
+    std::vector<BFloat16> across{};
   };
   void write_tensor(const Tensor& tensor, Output& output) const;
   static void copy_tensor(const Tensor& tensor, Output& output);
-  void write_rows(const TensorSpec& tensor, const Piece& piece, std::int64_t first,
-                  Output& output) const;
+  std::span<const BFloat16> merged_rows(const TensorSpec& tensor, const Piece& piece,
+                                        std::int64_t first, Output& output) const;
+  void write_rows(const TensorSpec& tensor, const Piece& piece, Output& output) const;
+  void write_across(const TensorSpec& tensor, std::span<const Piece> pieces, Output& output) const;
   void merge_row(const Piece& piece, std::int64_t row, std::span<float> values) const;
 
   const Checkpoint& checkpoint_;

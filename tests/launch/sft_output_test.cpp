@@ -341,17 +341,5 @@ TEST(Sft, FamiliesOfTransformers5AloneGetItsLayout) {
       << other.err;
 }
 
-TEST(Sft, TheLastLineNamesNoMergeThatIsRefused) {
-  const TemporaryDirectory directory;
-  const std::string data = directory.path_of("data.jsonl");
-  write_text(data, R"({"input_ids": [5, 6, 7, 8], "labels": [-100, 6, 7, 8]})");
-  const ProgramResult done =
-      run_moesaic({"sft", "-m", MOESAIC_TEST_DATA "/models/gpt_oss-mxfp4", "--data", data, "-o",
-                   directory.path_of("out"), "--global-batch-size", "1", "--log-level", "info"});
-  expect_done(done);
-  EXPECT_NE(done.err.find("for PEFT with transformers 4 or 5"), std::string::npos) << done.err;
-  EXPECT_EQ(done.err.find("--merge"), std::string::npos) << done.err;
-}
-
 }  // namespace
 }  // namespace moesaic::test

@@ -290,15 +290,17 @@ TEST(MergedCheckpoint, ExpertsThatLieAcrossAreCopied) {
   EXPECT_EQ(bytes_of(directory.path_of("merged")), bytes_of(kData + "/models/gpt_oss-v4"));
 }
 
-TEST(MergedCheckpoint, ExpertsInBlocksAreRefused) {
-  const std::string model = kData + "/models/gpt_oss-mxfp4";
+TEST(MergedCheckpoint, ExpertsInBlocksBecomePlainOnesThatLieAcross) {
   const TemporaryDirectory directory;
-  make_adapter(model, directory.path_of("lora"));
-  const std::string error =
-      error_message([&] { merge(model, directory.path_of("lora"), directory.path_of("merged")); },
-                    ErrorKind::usage);
-  EXPECT_EQ(error.find(model + ": experts in blocks (\"model.layers."), 0U) << error;
-  EXPECT_FALSE(std::filesystem::exists(directory.path_of("merged")));
+  expect_merged_like_unmerged("gpt_oss-mxfp4", directory);
+  const Checkpoint merged = Checkpoint::open(directory.path_of("merged"));
+  const ModelConfig config = read_model_config(directory.path_of("merged"));
+  const std::vector<std::int64_t> down = {
+      config.num_experts, config.layers[0].feed_forward->sizes().expert_width, config.hidden_size};
+  EXPECT_EQ(merged.at("model.layers.0.mlp.experts.down_proj").shape, down);
+  EXPECT_FALSE(merged.contains("model.layers.0.mlp.experts.down_proj_blocks"));
+  EXPECT_FALSE(Json::read_file(directory.path_of("merged") + "/config.json")
+                   .contains("quantization_config"));
 }
 
 TEST(MergedCheckpoint, ItsConfigSaysNothingOfQuantisationUnderAnyNameAndPlace) {

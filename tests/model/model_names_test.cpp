@@ -143,6 +143,7 @@ TEST(TensorNames, blocks_and_single_experts_of_gpt_oss_do_not_lie_across) {
   expect_slice(mlp_of(blocks, "experts.1").up, block + "gate_up_proj", {2, 6, 4}, 7, 3, 4);
   EXPECT_FALSE(mlp_of(blocks, "experts.1").up.is_transposed);
   EXPECT_FALSE(mlp_of(blocks, "experts.1").down.is_transposed);
+  EXPECT_TRUE(mlp_of(blocks, "experts.1").down.is_across_if_plain);
   expect_slice(slice_of(blocks.layers[0].feed_forward, "experts.0.up_bias"),
                block + "gate_up_proj_bias", {2, 6}, 1, 3, 1);
   const ModelNames single = names_among(config, {block + "0.gate_proj.weight"});
