@@ -24,7 +24,7 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 
 from make_model_goldens import load
-from make_sft_goldens import ATTENTION, DATA, LATENT, Case, make_adapter, seed_of
+from make_sft_goldens import ATTENTION, DATA, LATENT, LYING_ACROSS, Case, make_adapter, seed_of
 from model_fixtures import V4, V5
 
 ALL = [*ATTENTION, "gate_proj", "up_proj", "down_proj"]
@@ -42,6 +42,7 @@ FAMILIES = {
     "dots1, dense layers": ("dots1-v4-window", {"target_modules": ALL}),
     "deepseek_v3, dense layers": ("deepseek_v3-v4", {"target_modules": [*LATENT, *ALL[-3:]]}),
     "qwen3_next": ("qwen3_next-v4", {"target_modules": [*ALL, "in_proj_qkvz", "in_proj_ba", "out_proj"]}),
+    "gpt_oss": ("gpt_oss-v4", {"target_modules": ATTENTION, "target_parameters": LYING_ACROSS}),
 }
 LAYOUTS = ("transformers4", "transformers5")
 TOKENS = 16

@@ -42,6 +42,7 @@ TRAINING = {"steps": 20, "samples_per_step": 2, "lr": 5e-3, "schedule": "cosine"
 LEAST_GAP = 2e-4  # of router probabilities in any step: float noise must not change the experts
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 LATENT = ["q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
+LYING_ACROSS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,13 @@ CASES = (
           "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
     Case("gpt_oss-attention", V4, "gpt_oss-v4", "sinks, windows, biases and clamped gating on the way of gradients",
          {"r": 2, "lora_alpha": 4, "target_modules": ATTENTION}, lengths=(14, 6, 12, 7)),
+    Case("gpt_oss-experts4", V4, "gpt_oss-v4", "attention and experts whose parameters lie across: PEFT takes in for "
+         "out; gates and ups take turns and share A",
+         {"r": 2, "lora_alpha": 4, "target_modules": ATTENTION, "target_parameters": LYING_ACROSS},
+         lengths=(14, 6, 12, 7)),
+    Case("gpt_oss-experts5", V5, "gpt_oss-v5", "the same in transformers 5, where PEFT knows that they lie across",
+         {"r": 3, "lora_alpha": 2, "use_rslora": True, "target_modules": ["q_proj", "o_proj"],
+          "target_parameters": LYING_ACROSS}),
     Case("deepseek_v3", V4, "deepseek_v3-v4", "latent attention with an inner query row, pairs rotated, yarn",
          {"r": 2, "lora_alpha": 4, "target_modules": [*LATENT, "gate_proj", "up_proj", "down_proj"]}),
     Case("deepseek_v3-fused", V5, "deepseek_v3-v5-fused", "latent attention without an inner query row, halves rotated, "

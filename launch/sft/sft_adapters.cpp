@@ -10,6 +10,7 @@
 #include "launch/job/agreement.h"
 #include "launch/options/option_table.h"
 #include "src/lora/adapter_targets.h"
+#include "src/lora/written_modules.h"
 #include "src/model/model_adapters.h"
 
 namespace moesaic {
@@ -27,6 +28,8 @@ std::vector<AdapterSpec> new_adapters(const Options& options, std::span<const Ad
          .scale = adapter_scale(options.lora_alpha, options.lora_rank, options.rslora)});
   }
   put_common_first(specs, &AdapterSpec::site);
+  // Throws for what no file could hold.
+  (void)written_modules(specs, AdapterLayout::transformers4, options.rslora);
   return specs;
 }
 

@@ -91,9 +91,8 @@ std::string end_text(const Options& options, const SftSetup& setup) {
   }
   return fmt::format(
       "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "
-      "would be lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes it for "
-      "that, "
-      "--merge a checkpoint with it",
+      "would be refused, lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes "
+      "it for that, --merge a checkpoint with it",
       out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert);
 }
 

@@ -9,6 +9,7 @@
 #include "base/directory.h"
 #include "base/error.h"
 #include "src/checkpoint/matrix_source.h"
+#include "src/lora/module_factors.h"
 
 namespace moesaic {
 namespace {
@@ -18,14 +19,6 @@ bool has_values(std::span<const float> row, std::size_t first, std::size_t end) 
   const auto half = row.size() / 2;
   return std::ranges::any_of(row.subspan(first * half, (end - first) * half),
                              [](float value) { return value != 0; });
-}
-
-/// The layout whose parameters the configuration targets.
-AdapterLayout layout_of(const PeftConfig& config, std::span<const AdapterSite> sites) {
-  const bool is_fused = std::ranges::any_of(sites, [&](const AdapterSite& site) {
-    return !site.fused5.empty() && !config.hit_name(site, AdapterLayout::transformers5).empty();
-  });
-  return is_fused ? AdapterLayout::transformers5 : AdapterLayout::transformers4;
 }
 
 /// In the order of an AdapterSet: those of experts behind the others.
@@ -89,7 +82,8 @@ std::string text_key(const std::string& key) {
 /// Whether B of gates (above) and ups has blocks: zeros above in the ranks of ups, below in those
 /// of gates.
 AdapterFiles::Fusion AdapterFiles::fusion_of(const Module& module) {
-  const MatrixSource b(*module.b);
+  const ModuleFactors factors(module.layout, *module.a, *module.b);
+  const MatrixSource b(factors.b());
   std::vector<float> row(static_cast<std::size_t>(b.cols()));
   Fusion found = Fusion::unknown;
   for (std::int64_t o = 0; o < b.rows(); ++o) {
@@ -99,6 +93,34 @@ AdapterFiles::Fusion AdapterFiles::fusion_of(const Module& module) {
     if (has_values(row, 0, 2)) found = Fusion::blocks;
   }
   return found;
+}
+
+/// The layout whose parameters the configuration targets.
+AdapterLayout AdapterFiles::layout_of(const PeftConfig& config,
+                                      std::span<const AdapterSite> sites) const {
+  std::vector<AdapterSite> fused;
+  std::ranges::copy_if(sites, std::back_inserter(fused), [&](const AdapterSite& site) {
+    return !site.fused5.empty() && !config.hit_name(site, AdapterLayout::transformers5).empty();
+  });
+  if (fused.empty()) return AdapterLayout::transformers4;
+  const bool lie_across = std::ranges::all_of(fused, &AdapterSite::lies_across);
+  return lie_across ? layout_by_shape(fused) : AdapterLayout::transformers5;
+}
+
+/// Both layouts have parameters that lie across, under one name: shapes tell which it is.
+AdapterLayout AdapterFiles::layout_by_shape(std::span<const AdapterSite> fused) const {
+  const std::vector<PeftModule> modules = peft_modules(fused, AdapterLayout::transformers5);
+  for (const PeftModule& module : modules) {
+    const auto a = std::ranges::find(*tensors_, module.a_key(), &TensorView::name);
+    if (a == tensors_->end() || a->shape.size() != 2 || module.in == module.out) continue;
+    return a->shape[1] == module.out ? AdapterLayout::transformers4 : AdapterLayout::transformers5;
+  }
+  const PeftModule& first = modules.front();
+  require(first.in != first.out, ErrorKind::file,
+          "{}: \"{}\" has {} inputs and outputs: whether PEFT wrote its factors with transformers "
+          "4, where they are swapped, or 5, only shapes of another parameter could tell",
+          where_, first.target, first.in);
+  return AdapterLayout::transformers5;  // a factor is missing
 }
 
 /// An adapter in memory, and where its factors stand in the file.
@@ -126,7 +148,7 @@ AdapterFiles AdapterFiles::parse(const Json& config, std::vector<TensorView> ten
   files.where_ = where;
   files.tensors_ = std::make_shared<const std::vector<TensorView>>(std::move(tensors));
   const PeftConfig peft = PeftConfig::parse(config);
-  files.description_ = {.layout = layout_of(peft, sites),
+  files.description_ = {.layout = files.layout_of(peft, sites),
                         .rank_stabilised = peft.rank_stabilised(),
                         .dropout = peft.dropout(),
                         .base_model = peft.base_model()};
@@ -179,8 +201,8 @@ void AdapterFiles::find_tensors() {
     module.a = take(module.layout.a_key());
     module.b = take(module.layout.b_key());
     const std::int64_t ranks = module.rank * std::max<std::int64_t>(module.layout.experts, 1);
-    require_shape(*module.a, ranks, module.layout.in, module.rank);
-    require_shape(*module.b, module.layout.out, ranks, module.rank);
+    require_shape(*module.a, ranks, module.layout.file_in(), module.rank);
+    require_shape(*module.b, module.layout.file_out(), ranks, module.rank);
     (void)MatrixSource(*module.a);  // of a dtype that is read
     (void)MatrixSource(*module.b);
   }
@@ -249,39 +271,41 @@ void AdapterFiles::read_values(AdapterSet& set) const {
   }
   for (std::size_t m = 0; m < modules_.size(); ++m) {
     if (uses[m].empty()) continue;
-    read_a(modules_[m], uses[m]);
-    read_b(modules_[m], uses[m]);
+    const Module& module = modules_[m];
+    const ModuleFactors factors(module.layout, *module.a, *module.b);
+    read_a(module, factors.a(), uses[m]);
+    read_b(module, factors.b(), uses[m]);
   }
 }
 
-void AdapterFiles::read_a(const Module& module, std::span<const Use> uses) const {
-  const MatrixSource source(*module.a);
+void AdapterFiles::read_a(const Module& module, const TensorView& a, std::span<const Use> uses) {
+  const MatrixSource source(a);
   for (const Use& use : uses) {
     if (use.shares_a) continue;
-    const MatrixView<float>& a = use.factors.a;
-    const std::span values(a.data(), static_cast<std::size_t>(a.rows() * a.cols()));
-    source.read_rows(use.place->expert * module.rank + use.place->first_rank, a.rows(), values);
-    require_finite(values, *module.a);
+    const MatrixView<float>& factor = use.factors.a;
+    const std::span values(factor.data(), static_cast<std::size_t>(factor.rows() * factor.cols()));
+    const std::int64_t first = use.place->expert * module.rank + use.place->first_rank;
+    source.read_rows(first, factor.rows(), values);
+    require_finite(values, a);
   }
 }
 
-void AdapterFiles::read_b(const Module& module, std::span<const Use> uses) const {
-  const MatrixSource source(*module.b);
+void AdapterFiles::read_b(const Module& module, const TensorView& b, std::span<const Use> uses) {
+  const MatrixSource source(b);
   const std::int64_t experts = std::max<std::int64_t>(module.layout.experts, 1);
   std::vector<float> row(static_cast<std::size_t>(source.cols()));
   for (std::int64_t o = 0; o < source.rows(); ++o) {
     source.read_rows(o, 1, row);
-    require_finite(row, *module.b);
+    require_finite(row, b);
     const std::size_t other = o < source.rows() / 2 ? 1 : 0;
     require(!module.has_blocks || !has_values(row, other, other + 1), ErrorKind::file,
-            "{}: row {} of \"{}\" fuses gate and up as no other module does", module.b->file, o,
-            module.b->name);
+            "{}: row {} of \"{}\" fuses gate and up as no other module does", b.file, o, b.name);
     for (const Use& use : uses) {
-      const MatrixView<float>& b = use.factors.b;
+      const MatrixView<float>& factor = use.factors.b;
       const std::int64_t own = o - use.place->first_out;
-      if (own < 0 || own >= b.rows()) continue;
-      for (std::int64_t r = 0; r < b.cols(); ++r) {
-        b(own, r) = row[static_cast<std::size_t>(use.place->column(r, experts))];
+      if (own < 0 || own >= factor.rows()) continue;
+      for (std::int64_t r = 0; r < factor.cols(); ++r) {
+        factor(own, r) = row[static_cast<std::size_t>(use.place->column(r, experts))];
       }
     }
   }

@@ -65,6 +65,9 @@ class AdapterFiles {
   /// How gates and ups are fused: B in blocks, or A shared.
   enum class Fusion { unknown, blocks, shared };
   static Fusion fusion_of(const Module& module);
+  [[nodiscard]] AdapterLayout layout_of(const PeftConfig& config,
+                                        std::span<const AdapterSite> sites) const;
+  [[nodiscard]] AdapterLayout layout_by_shape(std::span<const AdapterSite> fused) const;
   void find_modules(const PeftConfig& config, std::span<const AdapterSite> targeted);
   void find_tensors();
   void find_blocks();
@@ -72,8 +75,8 @@ class AdapterFiles {
   void drop_empty_parts();
   [[nodiscard]] std::vector<bool> filled_parts(const Module& module) const;
   void read_values(AdapterSet& set) const;
-  void read_a(const Module& module, std::span<const Use> uses) const;
-  void read_b(const Module& module, std::span<const Use> uses) const;
+  static void read_a(const Module& module, const TensorView& a, std::span<const Use> uses);
+  static void read_b(const Module& module, const TensorView& b, std::span<const Use> uses);
 
   std::string where_;
   std::shared_ptr<const SafetensorsFile> file_;  // null: the tensors are another's

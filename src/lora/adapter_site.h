@@ -48,6 +48,11 @@ struct AdapterSite {
   /// ("model.layers.3.mlp.experts"). Empty but for experts.
   std::string fused4{};
   std::string fused5{};
+  /// In fused5 outputs of gate and up take turns; else gate comes first.
+  bool takes_turns = false;
+  /// The parameters of fused5 are [experts, in, out], and the same ones in transformers 4, which
+  /// does not tell PEFT so: it takes in for out.
+  bool lies_across = false;
 };
 
 /// Puts what belongs to no expert before the others, which sets, exchanges and files rely on, and

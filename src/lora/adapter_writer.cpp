@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/directory.h"
 #include "base/output_file.h"
 #include "src/lora/adapter_files.h"
+#include "src/lora/module_factors.h"
 
 namespace moesaic {
 namespace {
@@ -21,8 +23,8 @@ std::vector<TensorSpec> tensor_specs(const std::vector<WrittenModule>& modules) 
   std::vector<TensorSpec> specs;
   for (const WrittenModule& written : modules) {
     const std::int64_t ranks = ranks_of(written);
-    specs.push_back({written.module.a_key(), DType::f32, {ranks, written.module.in}});
-    specs.push_back({written.module.b_key(), DType::f32, {written.module.out, ranks}});
+    specs.push_back({written.module.a_key(), DType::f32, {ranks, written.module.file_in()}});
+    specs.push_back({written.module.b_key(), DType::f32, {written.module.file_out(), ranks}});
   }
   return specs;
 }
@@ -61,9 +63,10 @@ void AdapterWriter::add(std::int64_t index, std::span<const float> a, std::span<
   }
   fuse(to, to.module.members[place.member], fused, b);
   if (--fused.missing > 0) return;
-  write(to.module.a_key(), fused.a);
-  write(to.module.b_key(), fused.b);
+  const FileFactors its = in_file_order(to.module, std::move(fused.a), std::move(fused.b));
   fused_.erase(found);
+  write(to.module.a_key(), its.a);
+  write(to.module.b_key(), its.b);
 }
 
 void AdapterWriter::fuse(const WrittenModule& to, const PeftMember& member, FusedFactors& fused,
@@ -147,7 +150,9 @@ std::int64_t saving_bytes(std::span<const AdapterSpec> adapters) {
   std::int64_t most = 0;
   for (const AdapterSpec& adapter : adapters) {
     if (adapter.site.kind != AdapterKind::experts) continue;
-    most = std::max(most, values[adapter.site.layer] += adapter.num_values());
+    // What stands in another order in the file is there twice for a while.
+    const std::int64_t copies = adapter.site.takes_turns || adapter.site.lies_across ? 2 : 1;
+    most = std::max(most, values[adapter.site.layer] += copies * adapter.num_values());
   }
   return AdapterExchange::scratch_bytes(adapters) + most * static_cast<std::int64_t>(sizeof(float));
 }

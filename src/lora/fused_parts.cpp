@@ -2,6 +2,7 @@
 
 #include "src/checkpoint/matrix_source.h"
 #include "src/lora/adapter_files.h"
+#include "src/lora/module_factors.h"
 
 namespace moesaic {
 namespace {
@@ -25,14 +26,15 @@ std::vector<bool> AdapterFiles::filled_parts(const Module& module) const {
     return places_[static_cast<std::size_t>(members[m].adapter)];
   };
   const std::int64_t rank = specs_[static_cast<std::size_t>(members.front().adapter)].rank;
-  const MatrixSource a(*module.a);
+  const ModuleFactors factors(module.layout, *module.a, *module.b);
+  const MatrixSource a(factors.a());
   std::vector<bool> filled(members.size());
   for (std::size_t m = 0; m < members.size(); ++m) {
     const Place& place = place_of(m);
     filled[m] = holds_values(a, place.expert * module.rank + place.first_rank, rank);
   }
   if (std::ranges::find(filled, false) == filled.end()) return filled;
-  const MatrixSource b(*module.b);
+  const MatrixSource b(factors.b());
   std::vector<float> row(static_cast<std::size_t>(b.cols()));
   for (std::int64_t o = 0; o < b.rows(); ++o) {
     b.read_rows(o, 1, row);

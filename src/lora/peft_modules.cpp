@@ -17,7 +17,7 @@ std::int64_t fused_out(const AdapterSite& site) {
 std::string module_key(const AdapterSite& site, AdapterLayout layout, bool has_both) {
   std::string key(kPrefix);
   if (!peft_target(site, layout).is_fused) return key + site.module;
-  if (layout == AdapterLayout::transformers4) return key + site.fused4;
+  if (layout == AdapterLayout::transformers4 && !site.lies_across) return key + site.fused4;
   key += site.fused5;
   return has_both && site.part != MlpPart::down ? key + ".base_layer" : key;
 }
@@ -38,7 +38,8 @@ std::unordered_set<std::string_view> with_both(std::span<const AdapterSite> site
 }  // namespace
 
 PeftTarget peft_target(const AdapterSite& site, AdapterLayout layout) {
-  if (layout == AdapterLayout::transformers5 && !site.fused5.empty()) {
+  const bool has_fused5 = layout == AdapterLayout::transformers5 || site.lies_across;
+  if (has_fused5 && !site.fused5.empty()) {
     return {true, true,
             site.fused5 + (site.part == MlpPart::down ? ".down_proj" : ".gate_up_proj")};
   }
@@ -65,6 +66,8 @@ std::vector<PeftModule> peft_modules(std::span<const AdapterSite> sites, Adapter
                          .experts = target.is_fused ? site.num_experts : 0,
                          .in = site.in,
                          .out = target.is_fused ? fused_out(site) : site.out,
+                         .takes_turns = site.takes_turns && site.part != MlpPart::down,
+                         .is_swapped = site.lies_across && layout == AdapterLayout::transformers4,
                          .members = {}});
     }
     modules[found->second].members.push_back(

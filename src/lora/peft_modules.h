@@ -37,10 +37,16 @@ struct PeftModule {
   std::int64_t experts = 0;  // of a fused one; 0: it is one matrix
   std::int64_t in = 0;
   std::int64_t out = 0;
+  bool takes_turns = false;  // in the file rows of B are of gate and up by turns
+  /// The file has B transposed as its A [experts * rank, out], and A as its B [in, rank * experts].
+  bool is_swapped = false;
   std::vector<PeftMember> members;
 
   [[nodiscard]] std::string a_key() const { return key + ".lora_A.weight"; }
   [[nodiscard]] std::string b_key() const { return key + ".lora_B.weight"; }
+  /// Sizes of the file's A [ranks, file_in] and B [file_out, ranks].
+  [[nodiscard]] std::int64_t file_in() const noexcept { return is_swapped ? out : in; }
+  [[nodiscard]] std::int64_t file_out() const noexcept { return is_swapped ? in : out; }
 };
 
 /// What adapter_config.json calls a site's module.

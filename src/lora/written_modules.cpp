@@ -21,9 +21,11 @@ WrittenModule with_numbers(PeftModule module, std::span<const AdapterSpec> adapt
     const AdapterSpec& its = adapter(member);
     require(its.rank == first.rank && its.alpha == first.alpha, ErrorKind::usage,
             "adapters of {} (rank {}, alpha {}) and {} (rank {}, alpha {}) cannot be fused in one "
-            "module; the layout {} has a module for each",
+            "module{}",
             first.site.module, first.rank, first.alpha, its.site.module, its.rank, its.alpha,
-            kAdapterLayoutNames[0]);
+            peft_target(first.site, AdapterLayout::transformers4).is_fused
+                ? ""
+                : "; the layout transformers4 has a module for each");
     shares_a |= its.shares_a;
     has_gate_or_up |= member.part == MlpPart::gate || member.part == MlpPart::up;
   }
@@ -36,6 +38,23 @@ WrittenModule with_numbers(PeftModule module, std::span<const AdapterSpec> adapt
   return written;
 }
 
+/// Throws where a file would not tell of which layout it is: parameters that lie across are named
+/// alike in both, and only shapes differ.
+void require_told_apart(const std::vector<WrittenModule>& modules,
+                        std::span<const AdapterSpec> adapters) {
+  const WrittenModule* alike = nullptr;
+  for (const WrittenModule& written : modules) {
+    const auto first = static_cast<std::size_t>(written.module.members.front().adapter);
+    if (!adapters[first].site.lies_across) continue;
+    if (written.module.in != written.module.out) return;
+    alike = &written;
+  }
+  require(alike == nullptr, ErrorKind::usage,
+          "{} has {} inputs and outputs: a file with its adapters alone would not tell which are "
+          "which; those of gates, ups and downs together do",
+          alike != nullptr ? alike->module.target : "", alike != nullptr ? alike->module.in : 0);
+}
+
 }  // namespace
 
 std::vector<WrittenModule> written_modules(std::span<const AdapterSpec> adapters,
@@ -46,6 +65,7 @@ std::vector<WrittenModule> written_modules(std::span<const AdapterSpec> adapters
   for (PeftModule& module : peft_modules(sites, layout)) {
     written.push_back(with_numbers(std::move(module), adapters, rank_stabilised));
   }
+  require_told_apart(written, adapters);
   return written;
 }
 

@@ -20,7 +20,7 @@ struct WrittenModule {
 };
 
 /// Throws Error{usage} if a fused module would have adapters of different ranks or alphas, which
-/// it has one of.
+/// it has one of, and if nothing in the file would tell its layout.
 [[nodiscard]] std::vector<WrittenModule> written_modules(std::span<const AdapterSpec> adapters,
                                                          AdapterLayout layout,
                                                          bool rank_stabilised);

@@ -26,10 +26,8 @@ std::vector<AdapterSite> mlp_sites(AdapterKind kind, const MlpNames& names,
           site(kind, MlpPart::down, names.down, block + "down_proj")};
 }
 
-/// None where the formats of adapters have no settled names for them: of matrices that lie across.
 std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& names,
                                       std::int64_t expert) {
-  if (config.lies_across) return {};
   const ExpertModules modules = expert_modules(config.usual_names, expert);
   std::vector<AdapterSite> sites = {
       site(AdapterKind::experts, MlpPart::gate, names.gate, modules.gate),
@@ -40,6 +38,8 @@ std::vector<AdapterSite> expert_sites(const MoeConfig& config, const MlpNames& n
     one.num_experts = config.experts;
     one.fused4 = one.part == MlpPart::down ? modules.down4 : modules.gate_up4;
     one.fused5 = modules.all5;
+    one.takes_turns = config.takes_turns;
+    one.lies_across = config.lies_across;
   }
   return sites;
 }

@@ -14,8 +14,8 @@ namespace {
 using namespace moesaic;
 
 /// Two layers with a query projection and two experts of width 3, hidden 4; those of the second
-/// layer have no modules of their own.
-std::vector<AdapterSite> tiny_sites() {
+/// layer have no modules of their own, or all are parameters that lie across.
+std::vector<AdapterSite> tiny_sites(bool lie_across) {
   std::vector<AdapterSite> sites;
   for (int layer = 0; layer < 2; ++layer) {
     const std::string path = "model.layers." + std::to_string(layer) + ".";
@@ -34,7 +34,9 @@ std::vector<AdapterSite> tiny_sites() {
                          .out = down ? 4 : 3,
                          .in = down ? 3 : 4,
                          .part = part};
-        if (layer == 1) site.fused4 = path + "moe." + (down ? "output_linear" : "input_linear");
+        site.takes_turns = site.lies_across = lie_across;
+        if (layer == 1 && !lie_across)
+          site.fused4 = path + "moe." + (down ? "output_linear" : "input_linear");
         site.fused5 = path + "mlp.experts";
         sites.push_back(site);
       }
@@ -43,19 +45,13 @@ std::vector<AdapterSite> tiny_sites() {
   return sites;
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::vector<AdapterSite> sites = tiny_sites();
-  const std::uint8_t* const zero = std::find(data, data + size, std::uint8_t{0});
-  const std::string config(reinterpret_cast<const char*>(data),
-                           static_cast<std::size_t>(zero - data));
-  const std::uint8_t* const tensors = zero == data + size ? zero : zero + 1;
-  const auto rest = static_cast<std::size_t>(data + size - tensors);
+/// Reads the adapter for a model with these sites.
+void try_on(const std::vector<AdapterSite>& sites, const std::string& config,
+            std::span<const std::uint8_t> tensors) {
   try {
-    const AdapterFiles files = AdapterFiles::parse(
-        Json::parse(config, "fuzz"),
-        parse_safetensors(std::as_bytes(std::span(tensors, rest)), "fuzz"), sites, "fuzz");
+    const AdapterFiles files =
+        AdapterFiles::parse(Json::parse(config, "fuzz"),
+                            parse_safetensors(std::as_bytes(tensors), "fuzz"), sites, "fuzz");
     AdapterSet set(files.specs(), Format::bf16);
     try {
       files.read(set);
@@ -70,5 +66,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::file && error.kind() != ErrorKind::usage) std::abort();
   }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const std::vector<AdapterSite> sites = tiny_sites(false);
+  static const std::vector<AdapterSite> across = tiny_sites(true);
+  const std::uint8_t* const zero = std::find(data, data + size, std::uint8_t{0});
+  const std::string config(reinterpret_cast<const char*>(data),
+                           static_cast<std::size_t>(zero - data));
+  const std::uint8_t* const tensors = zero == data + size ? zero : zero + 1;
+  const auto rest = static_cast<std::size_t>(data + size - tensors);
+  try_on(sites, config, {tensors, rest});
+  try_on(across, config, {tensors, rest});
   return 0;
 }

@@ -341,5 +341,23 @@ TEST(Sft, FamiliesOfTransformers5AloneGetItsLayout) {
       << other.err;
 }
 
+TEST(Sft, ExpertsInBlocksAreTrainedByDefaultAndMerged) {
+  const TemporaryDirectory directory;
+  const std::string model = MOESAIC_TEST_DATA "/models/gpt_oss-mxfp4";
+  const std::string data = directory.path_of("data.jsonl");
+  const std::string out = directory.path_of("out");
+  write_text(data, R"({"input_ids": [5, 6, 7, 8], "labels": [-100, 6, 7, 8]})");
+  const ProgramResult done = run_moesaic({"sft", "-m", model, "--data", data, "-o", out,
+                                          "--global-batch-size", "1", "--log-level", "info"});
+  expect_done(done);
+  EXPECT_NE(done.err.find(", experts "), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("for PEFT with transformers 4; on transformers 5"), std::string::npos)
+      << done.err;
+  const std::string command = "convert -m " + model + " --lora " + out;
+  EXPECT_NE(done.err.find(command), std::string::npos) << done.err;
+  expect_done(run_moesaic(
+      {"convert", "-m", model, "--lora", out, "--merge", "-o", directory.path_of("merged")}));
+}
+
 }  // namespace
 }  // namespace moesaic::test

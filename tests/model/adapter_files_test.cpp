@@ -28,10 +28,12 @@ using test::write_text;
 
 const std::string kAdapters = MOESAIC_TEST_DATA "/adapters/";
 const std::vector<std::string> kAdapterCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns",    "mixtral-some",
-    "granitemoe-joined", "mixtral-fused",         "glm4_moe",          "hy_v3-fused",
-    "ernie4_5_moe",      "deepseek_v3",           "deepseek_v3-fused", "deepseek_v2-latent",
-    "qwen3_next",        "qwen3_next-fused",      "qwen3_5_moe",       "glm4_moe_lite-attention"};
+    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns",
+    "mixtral-some",      "granitemoe-joined",     "mixtral-fused",
+    "glm4_moe",          "hy_v3-fused",           "ernie4_5_moe",
+    "gpt_oss-experts4",  "gpt_oss-experts5",      "deepseek_v3",
+    "deepseek_v3-fused", "deepseek_v2-latent",    "glm4_moe_lite-attention",
+    "qwen3_next",        "qwen3_next-fused",      "qwen3_5_moe"};
 
 std::vector<AdapterSite> sites_of(const std::string& golden) {
   const Json json = Json::read_file(kAdapters + golden + "/golden.json");

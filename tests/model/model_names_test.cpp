@@ -133,7 +133,11 @@ TEST(TensorNames, plain_experts_of_gpt_oss_lie_across) {
   EXPECT_EQ(slice_of(weights, "experts.1.down_bias").row_step, 1);
   expect_slice(slice_of(weights, "router"), block + "router.weight", {2, 4}, 0, 2, 4);
   expect_slice(slice_of(weights, "router_bias"), block + "router.bias", {2}, 0, 1, 2);
-  for (const NamedWeight& weight : weights) EXPECT_TRUE(weight.sites.empty()) << weight.name;
+  const AdapterSite site = weight_of(weights, "experts.1.up").sites.at(0);
+  EXPECT_EQ(site.module, block + "experts.1.up_proj");
+  EXPECT_EQ(site.fused4, "");
+  EXPECT_EQ(site.fused5, block + "experts");
+  EXPECT_TRUE(site.takes_turns && site.lies_across);
 }
 
 TEST(TensorNames, blocks_and_single_experts_of_gpt_oss_do_not_lie_across) {

@@ -47,14 +47,15 @@ double distance_from_f32(const GoldenAdapter& golden, PassSetup setup) {
 }
 
 TEST(ForcedRouting, gradients_in_bf16_are_near_those_in_float32) {
-  // Seen: 0.012, 0.013, 0.030, 0.010, 0.021, 0.011, 0.010, 0.009, 0.010, 0.012, 0.013, 0.008,
-  // 0.012, 0.013, 0.023, 0.020, 0.017. Other instruction sets round otherwise.
+  // Seen: 0.012, 0.013, 0.030, 0.010, 0.021, 0.011, 0.010, 0.009, 0.010, 0.012, 0.017, 0.023,
+  // 0.013, 0.008, 0.012, 0.013, 0.023, 0.020, 0.017. Other instruction sets round otherwise.
   const std::map<std::string, double> limits = {
       {"qwen3_moe", 0.018},          {"qwen2_moe-rslora-idle", 0.020},
       {"olmoe-patterns", 0.045},     {"mixtral-some", 0.016},
       {"granitemoe-joined", 0.031},  {"mixtral-fused", 0.017},
       {"glm4_moe", 0.015},           {"hy_v3-fused", 0.015},
       {"ernie4_5_moe", 0.015},       {"gpt_oss-attention", 0.018},
+      {"gpt_oss-experts4", 0.023},   {"gpt_oss-experts5", 0.030},
       {"deepseek_v3", 0.019},        {"deepseek_v3-fused", 0.011},
       {"deepseek_v2-latent", 0.017}, {"glm4_moe_lite-attention", 0.018},
       {"qwen3_next", 0.035},         {"qwen3_next-fused", 0.030},
