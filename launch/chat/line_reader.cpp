@@ -38,8 +38,9 @@ void LineReader::read() {
   require(count >= 0, ErrorKind::file, "cannot read the standard input: {}", std::strerror(errno));
   has_ended_ = count == 0;
   buffer_.append(bytes.data(), static_cast<std::size_t>(count));
-  require(buffer_.size() <= kMostLineBytes, ErrorKind::file,
-          "a line of the standard input has more than {} bytes", kMostLineBytes);
+  // What was there before is of one line.
+  require(buffer_.size() <= most_line_bytes_, ErrorKind::file,
+          "the standard input line {} has more than {} bytes", number_ + 1, most_line_bytes_);
 }
 
 }  // namespace moesaic

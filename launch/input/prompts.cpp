@@ -36,6 +36,15 @@ std::shared_ptr<const RequestFields> id_of(const Json& line) {
 constexpr std::string_view kFirstHint =
     "as the first line begins with {, each is a JSON object; --whole-file makes all one prompt";
 
+/// Whether a file that begins with this line is a JSON list of requests, and no lines of them.
+/// Texts may begin with [INST].
+bool begins_list(std::string_view line) {
+  std::size_t at = line.find_first_not_of(" \t\r");
+  if (at == std::string_view::npos || line[at] != '[') return false;
+  at = line.find_first_not_of(" \t\r", at + 1);
+  return at == std::string_view::npos || line[at] == '{';
+}
+
 void parse_object(const Json& json, Prompt& prompt) {
   prompt.said = id_of(json);
   if (const auto text = json.find("prompt"); text && text->is_string()) {
@@ -161,7 +170,14 @@ std::string read_utf8_file(const std::string& path, const InputWatch& watch) {
 Prompt PromptLines::parse(const TextLine& of) {
   const std::string_view line = of.text;
   const bool is_first = !is_json_.has_value();
-  if (is_first) is_json_ = line.find_first_not_of(" \t\r") == line.find('{');
+  if (is_first) {
+    require(
+        !begins_list(line), ErrorKind::file,
+        "{} begins a JSON list, and prompts are a line each, texts or JSON objects: jq -c '.[]' "
+        "makes lines of a list; --whole-file makes all one prompt",
+        of.where(file_));
+    is_json_ = line.find_first_not_of(" \t\r") == line.find('{');
+  }
   Prompt prompt{.text = "", .where = of.where(file_), .checksum = checksum(line)};
   try_prompt(prompt.error, BadPrompts::keep, [&] {
     if (!*is_json_) prompt.text = line;

@@ -68,7 +68,7 @@ class PromptLines {
   explicit PromptLines(std::string file) : file_(std::move(file)) {}
 
   /// The prompt of the next line that is not blank; one that is not what it should be has its
-  /// error.
+  /// error. Throws Error{file} for the first one if it begins a JSON list.
   [[nodiscard]] Prompt parse(const TextLine& line);
 
  private:

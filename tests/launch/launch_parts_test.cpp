@@ -1,11 +1,14 @@
 // The parts of the program that need neither ranks nor a model.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include "base/descriptor.h"
 #include "base/interruption.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "comm/thread_communicator.h"
+#include "launch/chat/line_reader.h"
 #include "launch/input/prompts.h"
 #include "launch/job/agreement.h"
 #include "launch/job/memory_check.h"
@@ -14,6 +17,7 @@
 #include "launch/verbs/self_test.h"
 #include "src/model/gqa_kind.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
@@ -258,6 +262,30 @@ TEST(Prompts, JsonLinesHaveAPromptAndPerhapsAnId) {
   const std::vector<Prompt> other = parse_prompts("{\"prompt\": \"a\", \"max_tokens\": -2}", "f");
   ASSERT_TRUE(other.at(0).error);
   EXPECT_EQ(other[0].text, "a") << "its result says which prompt it was";
+}
+
+TEST(Prompts, AJsonListIsNoText) {
+  for (const std::string list : {"\n[{\"prompt\": \"a\"}]", "[\n {\"prompt\": \"a\"}\n]", " [ {"}) {
+    const std::string message =
+        test::error_message([&] { (void)parse_prompts(list, "f"); }, ErrorKind::file);
+    EXPECT_NE(message.find(" begins a JSON list, and prompts are a line each"), std::string::npos)
+        << message;
+  }
+  EXPECT_EQ(parse_prompts("[INST] a [/INST]\n[{", "f").size(), 2U) << "the first line decides";
+}
+
+TEST(LineReader, TellsTheNumberOfALineThatIsTooLong) {
+  const test::TemporaryDirectory directory;
+  test::write_text(directory.path_of("lines"), "one\n" + std::string(200'000, 'x'));
+  const Descriptor file(::open(directory.path_of("lines").c_str(), O_RDONLY | O_CLOEXEC));
+  LineReader lines(file.number(), 100'000);
+  lines.read();
+  EXPECT_EQ(lines.take(), "one");
+  const auto read_line = [&] {
+    while (!lines.take()) lines.read();
+  };
+  EXPECT_EQ(error_message(read_line, ErrorKind::file),
+            "the standard input line 2 has more than 100000 bytes");
 }
 
 TEST(ModelFacts, AttentionSeesKeysOnceAndWindowsCutThem) {
