@@ -1,6 +1,7 @@
 #include "launch/plan/cost_model.h"
 
 #include <optional>
+#include <set>
 
 #include "launch/job/model_facts.h"
 #include "launch/shapes/layer_copies.h"
@@ -132,11 +133,13 @@ CostModel make_cost_model(const OpenModel& model, const LoadOptions& load, const
                    .vocabulary = config.vocab_size,
                    .scales_logits = config.logits_scaling != 1,
                    .rounds_rows = load.precision == Precision::bf16};
+  std::set<const MixerKind*> kinds;
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     CostLayer& layer = result.layers.emplace_back();
     const MixerKind& kind = *config.layers[l].mixer;
-    if (const std::int64_t width = kind.token_numbers().head_dim; width > 0)
-      result.head_dim = width;
+    const TokenNumbers row = kind.token_numbers();
+    if (row.head_dim > 0) result.head_dim = row.head_dim;
+    if (kinds.insert(&kind).second) result.angles += row.angles;
     add_mixer(layer, kind, weights.layers[l].mixer);
     add_feed_forward(layer, names.layers[l].feed_forward, weights.layers[l].feed_forward);
   }

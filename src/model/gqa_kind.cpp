@@ -153,6 +153,7 @@ TokenNumbers GqaKind::token_numbers() const {
   return {.head_dim = config_.head_dim,
           .heads = config_.q_width(),
           .rotated = heads * config_.rope.rotary_dim,
+          .angles = config_.rope.rotary_dim / 2,
           .normed = config_.qk_norm == QkNorm::none ? 0 : heads * config_.head_dim,
           .stored = 2 * config_.kv_width()};
 }

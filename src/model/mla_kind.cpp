@@ -169,6 +169,7 @@ TokenNumbers MlaKind::token_numbers() const {
   return {.head_dim = config_.key_dim(),
           .heads = config_.num_heads * config_.key_dim(),
           .rotated = (config_.num_heads + 1) * config_.rope_dim,
+          .angles = config_.rope_dim / 2,
           .normed = config_.query_rank + config_.latent,
           .stored = config_.key_dim() + config_.latent};
 }

@@ -60,6 +60,7 @@ struct TokenNumbers {
   std::int64_t head_dim = 0;  // of attention
   std::int64_t heads = 0;     // queries: they go to attention and come back
   std::int64_t rotated = 0;   // queries and keys
+  std::int64_t angles = 0;    // by which these are rotated, which all layers of a kind share
   std::int64_t normed = 0;    // the same, if they have norms of their own
   std::int64_t stored = 0;    // keys and values
 };

@@ -89,12 +89,7 @@ void add_ends(StepWork& work, const CostModel& model, const CostStep& step) {
   const auto hidden = static_cast<double>(model.hidden);
   add(work, {Phase::attention, RowOp::copy, step.rows * hidden});
   add(work, {Phase::attention, RowOp::look, step.rows * hidden});
-  const bool rotates =
-      std::ranges::any_of(model.layers, [](const CostLayer& layer) { return layer.rotated > 0; });
-  if (rotates) {
-    add(work,
-        {Phase::attention, RowOp::angle, step.rows * static_cast<double>(model.head_dim) / 2});
-  }
+  add(work, {Phase::attention, RowOp::angle, step.rows * static_cast<double>(model.angles)});
   add(work, {Phase::head, RowOp::norm, step.logits_rows * hidden});
   add_products(work, Phase::head, model.head, step.logits_rows);
   const double logits = step.logits_rows * static_cast<double>(model.vocabulary);

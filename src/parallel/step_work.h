@@ -59,6 +59,7 @@ struct CostModel {
   std::int64_t num_experts = 0;
   std::int64_t experts_per_token = 0;
   std::int64_t head_dim = 128;  // of attention
+  std::int64_t angles = 0;      // of a token's position, for all layers together
   std::int64_t vocabulary = 0;
   bool scales_logits = false;
   bool rounds_rows = true;  // experts take rows of bf16

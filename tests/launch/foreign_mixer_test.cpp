@@ -91,6 +91,7 @@ TEST_F(ForeignMixer, takes_the_time_of_its_work) {
   const CostModel cost = make_cost_model(model, LoadOptions(), {}, Int4Activations::bf16);
   ASSERT_EQ(cost.layers.size(), 3U);
   EXPECT_EQ(cost.head_dim, 20);
+  EXPECT_EQ(cost.angles, 10);
   for (const std::size_t layer : {0, 2}) {
     ASSERT_EQ(cost.layers[layer].mixer.size(), 2U) << "in and out";
     EXPECT_EQ(cost.layers[layer].mixer[0].weights, 120 * 64);

@@ -4,6 +4,7 @@
 
 #include "src/model/feed_forward.h"
 #include "src/model/gqa_kind.h"
+#include "src/model/mla_kind.h"
 
 namespace moesaic {
 namespace {
@@ -39,6 +40,13 @@ TEST(LayerKinds, AWindowBoundsTheWorkNotThePages) {
   EXPECT_DOUBLE_EQ(attention(4).work(Precision::f32, 10).cache_bytes, 2.0 * 64 * 4 * 34);
   EXPECT_EQ(attention(4).cache(Precision::bf16).page_bytes,
             attention(0).cache(Precision::bf16).page_bytes);
+}
+
+TEST(LayerKinds, AnglesAreThoseOfWhatIsRotated) {
+  GqaConfig config = attention(0).config();
+  config.rope.rotary_dim = 12;
+  EXPECT_EQ(GqaKind(config).token_numbers().angles, 6);
+  EXPECT_EQ(MlaKind({.nope_dim = 16, .rope_dim = 10}).token_numbers().angles, 5);
 }
 
 TEST(LayerKinds, LengthsOfPromptsMatterToTwoScalings) {

@@ -208,6 +208,7 @@ TEST(StepWork, all_that_is_done_with_a_row_is_counted) {
   layer.rotated = 700;
   layer.normed = 700;
   layer.stored = 200;
+  model.angles = 32;
   model.vocabulary = 5000;
   const StepWork work = estimate_step(model, {}, {.rows = 10, .logits_rows = 2, .sampled_rows = 1},
                                       ExpertPopularity::even())
@@ -221,7 +222,7 @@ TEST(StepWork, all_that_is_done_with_a_row_is_counted) {
   };
   EXPECT_EQ(numbers(Phase::attention, RowOp::norm), 3 * 2 * 10 * 1000);
   EXPECT_EQ(numbers(Phase::attention, RowOp::head_norm), 10 * 700);
-  EXPECT_EQ(numbers(Phase::attention, RowOp::angle), 10 * 64);
+  EXPECT_EQ(numbers(Phase::attention, RowOp::angle), 10 * 32);
   EXPECT_EQ(numbers(Phase::attention, RowOp::attend), 10 * 600);
   EXPECT_EQ(numbers(Phase::attention, RowOp::rotate), 10 * 700);
   EXPECT_EQ(numbers(Phase::attention, RowOp::store), 10 * 200);
