@@ -34,11 +34,12 @@ constexpr std::int64_t kLeastBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kCachedBytesOfThread = std::int64_t{1} << 20;
 /// Rows, results and samples of weights, as seen; rows between ranks come after most of them.
 constexpr std::int64_t kOtherBytes = std::int64_t{52} << 20;
-/// Of small models, of Granite and of Qwen3-30B-A3B.
-constexpr std::array<AttentionForm, 3> kAttentions = {
+/// Of small models, of Granite, of Qwen3-30B-A3B, and, with values as wide as keys, of DeepSeek-V3.
+constexpr std::array<AttentionForm, 4> kAttentions = {
     {{.heads = 16, .kv_heads = 4, .head_dim = 32},
      {.heads = 16, .kv_heads = 8, .head_dim = 64},
-     {.heads = 32, .kv_heads = 4, .head_dim = 128}}};
+     {.heads = 32, .kv_heads = 4, .head_dim = 128},
+     {.heads = 16, .kv_heads = 1, .head_dim = 576}}};
 constexpr std::int64_t kKeys = 2048;
 constexpr std::int64_t kAttentionRowsMeasured = 512;
 

@@ -316,6 +316,8 @@ TEST_F(Plan, Time_comes_from_what_doctor_measured) {
   const ProgramResult doctor = run_ranks(2, {"doctor", "--measure", machine, "--seconds", "0", "-t",
                                              "1", "--footprint", "32M", "--ranks-per-node", "1"});
   ASSERT_EQ(doctor.exit_code, 0) << doctor.text();
+  const Json widths = Json::read_file(machine).at("attention").at("head_dim");
+  EXPECT_GE(widths.at(widths.size() - 1).as_int(), 576) << "those of latent attention";
   const Json planned = plan({"-m", kDemo, "--ranks", "2", "--ranks-per-node", "1", "-t", "1",
                              "--machine", machine, "--routing", "even"});
   const Json time = planned.at("time");
