@@ -137,7 +137,9 @@ TEST_P(AdaptedLogits, MergedIntoTheCheckpointTheyStay) {
   const EngineSetup merged{
       .directory = directory.path(), .precision = Precision::f32, .isa = supported_isas().back()};
   const auto logits = logits_on_ranks(1, merged, samples_[0].tokens);
-  EXPECT_LE(relative_l2(logits, samples_[0].logits), 1.2e-2);  // of weights in bf16
+  // Of weights in bf16; 1.006 % was seen of deepseek_v3, less of all others.
+  const double limit = std::string(GetParam()) == "deepseek_v3" ? 1.05e-2 : 1e-2;
+  EXPECT_LE(relative_l2(logits, samples_[0].logits), limit);
 }
 
 TEST(MergedCheckpoint, AdaptedMatricesAreBf16OfTheSumAndOthersAreCopied) {
