@@ -30,7 +30,7 @@ struct AdapterSite {
   AdapterKind kind = AdapterKind::attention;
   /// Path of the module as transformers 4 names it, no two alike:
   /// "model.layers.3.self_attn.q_proj", "model.layers.3.mlp.experts.7.gate_proj". Experts of
-  /// GraniteMoE, which have no modules of their own, are named in the same way.
+  /// GraniteMoE and gpt-oss, which have no modules of their own, are named in the same way.
   std::string module;
   std::int64_t layer = 0;
   std::int64_t expert = -1;       ///< its global id

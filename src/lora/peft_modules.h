@@ -14,7 +14,7 @@ namespace moesaic {
 
 /// Whose modules the keys of an adapter file name.
 enum class AdapterLayout {
-  transformers4,  ///< every expert has modules of its own, but those of GraniteMoE
+  transformers4,  ///< every expert has modules of its own, but in GraniteMoE and gpt-oss
   transformers5   ///< the experts of a layer are two parameters: gate_up_proj and down_proj
 };
 inline constexpr std::array<std::string_view, 2> kAdapterLayoutNames = {"transformers4",

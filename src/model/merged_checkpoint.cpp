@@ -21,7 +21,7 @@ namespace moesaic {
 namespace {
 
 /// Rows that are read, merged and written together.
-constexpr std::int64_t kRows = 64;
+constexpr std::int64_t kRows = 16;
 constexpr std::size_t kCopiedBytes = std::size_t{4} << 20;
 
 std::int64_t bytes_of(const TensorSpec& spec) {
@@ -266,11 +266,9 @@ void MergedCheckpoint::write_across(const TensorSpec& tensor, std::span<const Pi
     for (std::int64_t first = 0; first < plain.rows; first += kRows) {
       const std::span<const BFloat16> rows = merged_rows(tensor, piece, first, output);
       output.pool.for_each(cols, kRows, [&](std::int64_t col) {
-        BFloat16* to = output.across.data() + col * width + plain.first_column;
-        to += first * plain.row_step;
-        for (auto at = static_cast<std::size_t>(col); at < rows.size();
-             at += static_cast<std::size_t>(cols), to += plain.row_step) {
-          *to = rows[at];
+        BFloat16* const to = output.across.data() + col * width + plain.first_column;
+        for (std::int64_t row = 0; row < std::ssize(rows) / cols; ++row) {
+          to[(first + row) * plain.row_step] = rows[static_cast<std::size_t>(row * cols + col)];
         }
       });
     }

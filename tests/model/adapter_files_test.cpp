@@ -178,8 +178,11 @@ TEST(AdapterFiles, PartsOfFusedModulesThatWereNoTargetsStayNone) {
   const TemporaryDirectory directory;
   const std::string first = directory.path_of("first");
   const std::string again = directory.path_of("again");
-  for (const auto& [golden, layout] : {std::pair("granitemoe-joined", AdapterLayout::transformers4),
-                                       std::pair("qwen3_moe", AdapterLayout::transformers5)}) {
+  for (const auto& [golden, layout] :
+       {std::pair("granitemoe-joined", AdapterLayout::transformers4),
+        std::pair("qwen3_moe", AdapterLayout::transformers5),
+        std::pair("gpt_oss-experts4", AdapterLayout::transformers4),
+        std::pair("gpt_oss-experts5", AdapterLayout::transformers5)}) {
     const std::vector<AdapterSite> sites = sites_of(golden);
     for (const std::string parts :
          {R"(gate_proj)", R"(\d+\.up_proj)", R"([02]\.(gate|up)_proj)", R"(1\.up_proj)",
