@@ -14,6 +14,7 @@
 #include "src/model/merged_checkpoint.h"
 #include "tests/support/checkpoint_files.h"
 #include "tests/support/converted_model.h"
+#include "tests/support/golden_adapters.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_engine.h"
 
@@ -27,12 +28,6 @@ using test::TemporaryDirectory;
 using test::write_text;
 
 const std::string kData = MOESAIC_TEST_DATA;
-const std::vector<std::string> kLogitsCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns",     "mixtral-some",
-    "granitemoe-joined", "mixtral-fused",         "glm4_moe",           "hy_v3-fused",
-    "ernie4_5_moe",      "gpt_oss-attention",     "gpt_oss-experts4",   "gpt_oss-experts5",
-    "deepseek_v3",       "deepseek_v3-fused",     "deepseek_v2-latent", "glm4_moe_lite-attention",
-    "qwen3_next",        "qwen3_next-fused",      "qwen3_5_moe"};
 
 struct Sample {
   std::vector<std::int32_t> tokens;
@@ -106,7 +101,7 @@ TEST_P(AdaptedLogits, BitsDoNotDependOnRanksThreadsOrConversion) {
   EXPECT_EQ(logits_on_ranks(1, other, samples_[0].tokens), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, AdaptedLogits, testing::ValuesIn(kLogitsCases),
+INSTANTIATE_TEST_SUITE_P(Goldens, AdaptedLogits, testing::ValuesIn(test::kGoldenAdapters),
                          [](const auto& test_case) {
                            std::string name = test_case.param;
                            std::ranges::replace(name, '-', '_');

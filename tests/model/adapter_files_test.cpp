@@ -15,6 +15,7 @@
 #include "src/model/model_adapters.h"
 #include "src/parallel/expert_placement.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/golden_adapters.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic {
@@ -27,13 +28,6 @@ using test::TemporaryDirectory;
 using test::write_text;
 
 const std::string kAdapters = MOESAIC_TEST_DATA "/adapters/";
-const std::vector<std::string> kAdapterCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns",
-    "mixtral-some",      "granitemoe-joined",     "mixtral-fused",
-    "glm4_moe",          "hy_v3-fused",           "ernie4_5_moe",
-    "gpt_oss-experts4",  "gpt_oss-experts5",      "deepseek_v3",
-    "deepseek_v3-fused", "deepseek_v2-latent",    "glm4_moe_lite-attention",
-    "qwen3_next",        "qwen3_next-fused",      "qwen3_5_moe"};
 
 std::vector<AdapterSite> sites_of(const std::string& golden) {
   const Json json = Json::read_file(kAdapters + golden + "/golden.json");
@@ -122,7 +116,7 @@ TEST_P(AdapterFilesOf, ThereAndBackThroughTheOtherLayoutValuesStay) {
   EXPECT_EQ(values_in(other, sites_), values_in(from_, sites_)) << "and no other modules";
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, AdapterFilesOf, testing::ValuesIn(kAdapterCases),
+INSTANTIATE_TEST_SUITE_P(Goldens, AdapterFilesOf, testing::ValuesIn(test::kGoldenAdapters),
                          [](const auto& test_case) {
                            std::string name = test_case.param;
                            std::ranges::replace(name, '-', '_');

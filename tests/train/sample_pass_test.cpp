@@ -8,18 +8,12 @@
 #include <utility>
 
 #include "comm/thread_communicator.h"
+#include "tests/support/golden_adapters.h"
 #include "tests/support/test_engine.h"
 #include "tests/train/golden_adapter.h"
 
 namespace moesaic {
 namespace {
-
-const std::vector<std::string> kCases = {
-    "qwen3_moe",         "qwen2_moe-rslora-idle", "olmoe-patterns",     "mixtral-some",
-    "granitemoe-joined", "mixtral-fused",         "glm4_moe",           "hy_v3-fused",
-    "ernie4_5_moe",      "gpt_oss-attention",     "gpt_oss-experts4",   "gpt_oss-experts5",
-    "deepseek_v3",       "deepseek_v3-fused",     "deepseek_v2-latent", "glm4_moe_lite-attention",
-    "qwen3_next",        "qwen3_next-fused",      "qwen3_5_moe"};
 
 /// How far the gradients of factors are from PEFT's.
 struct Distances {
@@ -177,11 +171,12 @@ TEST_P(SamplePassOf, bits_do_not_depend_on_the_instruction_set) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Adapters, SamplePassOf, testing::ValuesIn(kCases), [](const auto& param) {
-  std::string name = param.param;
-  std::ranges::replace(name, '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Adapters, SamplePassOf, testing::ValuesIn(test::kGoldenAdapters),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace moesaic

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "comm/forwarding_communicator.h"
 #include "comm/thread_communicator.h"
+#include "tests/support/golden_adapters.h"
 #include "tests/train/golden_adapter.h"
 #include "tests/train/training_rank.h"
 
@@ -75,14 +76,7 @@ TEST_P(TrainerOf, TwentyStepsAreThoseOfTorch) {
   EXPECT_LT(std::sqrt(difference / distance), 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Adapters, TrainerOf,
-                         testing::Values("qwen3_moe", "qwen2_moe-rslora-idle", "olmoe-patterns",
-                                         "mixtral-some", "granitemoe-joined", "mixtral-fused",
-                                         "glm4_moe", "hy_v3-fused", "ernie4_5_moe",
-                                         "gpt_oss-attention", "gpt_oss-experts4",
-                                         "gpt_oss-experts5", "deepseek_v3", "deepseek_v3-fused",
-                                         "deepseek_v2-latent", "glm4_moe_lite-attention",
-                                         "qwen3_next", "qwen3_next-fused", "qwen3_5_moe"),
+INSTANTIATE_TEST_SUITE_P(Adapters, TrainerOf, testing::ValuesIn(test::kGoldenAdapters),
                          [](const auto& its) {
                            std::string name = its.param;
                            std::ranges::replace(name, '-', '_');
