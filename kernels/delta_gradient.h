@@ -14,6 +14,10 @@ using DeltaRows = AttentionGradientArgs::Rows<Element>;
 /// Rows of a sample that go back together, counted from its first.
 inline constexpr std::int64_t kDeltaChunk = 64;
 
+/// What decays below this counts as zero: CPUs take a hundred times as long for subnormal numbers,
+/// and no gradient shows it.
+inline constexpr float kLeastDelta = 0x1p-64F;
+
 /// Back through a convolution of a whole sample, before whose first row are zeros.
 struct DeltaConvolutionGradient {
   DeltaRows<const float> x;        // [rows, channels]
@@ -44,7 +48,7 @@ struct GatedNormRow {
 /// Back through the state S of a value head, for some of its columns and some rows, the last one
 /// first. With the gradient D of S, by what the rows after it and its own result make of it:
 ///   D += q dy^T,  de = D^T k,  D = fma(k, -(b g) de, g D),
-/// where D^T k is summed as S^T k is.
+/// where D^T k is summed as S^T k is. After the first row, elements of D below kLeastDelta are 0.
 struct DeltaRuleGradient {
   const float* queries = nullptr;           // [rows, key_dim]
   const float* keys = nullptr;              // [rows, key_dim]
@@ -60,8 +64,8 @@ struct DeltaRuleGradient {
 };
 
 /// What is left when the errors e and their gradients are known, for up to kDeltaChunk rows of a
-/// value head. With d(t, s) = g(s + 1) ... g(t), d(t) = d(t, 0) g(0), S before the first row and D,
-/// the gradient of the state after the last row n:
+/// value head. With d(t, s) = g(s + 1) ... g(t), d(t) = d(t, 0) g(0), or 0 if below kLeastDelta, S
+/// before the first row and D, the gradient of the state after the last row n:
 ///   dv(t) = b(t) de(t)
 ///   dq(t) = d(t) S dy(t) + sum over s <= t of d(t, s) (dy(t) e(s)) k(s)
 ///   dk(s) = d(n, s) D e(s) - d(s) S dv(s) + sum over t >= s of d(t, s) (dy(t) e(s)) q(t)

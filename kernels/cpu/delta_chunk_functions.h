@@ -67,13 +67,16 @@ inline void differentiate_scalars(const DeltaChunk& by) {
 
 /// d(t, s), zeros where s > t.
 inline void multiply_decays(const ChunkPass& pass) {
+  const Lanes least = broadcast(kLeastDelta);
   float* const all = pass.scratch(pass.at.decays);
   clear(all, pass.rows * kDeltaChunk);
   for (std::int64_t t = 0; t < pass.by.rows; ++t) {
     float* const row = all + t * kDeltaChunk;
     const Lanes decay = broadcast(pass.by.decays[t * pass.by.scalar_stride]);
-    for (std::int64_t s = 0; s < t; s += kLanes)
-      store(row + s, decay * load(row - kDeltaChunk + s));
+    for (std::int64_t s = 0; s < t; s += kLanes) {
+      const Lanes product = decay * load(row - kDeltaChunk + s);
+      store(row + s, select(less(product, least), broadcast(0), product));
+    }
     row[t] = 1;
   }
 }
@@ -170,7 +173,8 @@ inline void meet_states(const ChunkPass& pass) {
   meet_state(pass, pass.at.value_panels, pass.at.start_sums);
   const float* const from_start = pass.scratch(pass.at.start_sums);
   for (std::int64_t t = 0; t < by.rows; ++t) {
-    const Lanes decay = broadcast(decays[t * kDeltaChunk] * by.decays[0]);
+    const float from_first = decays[t * kDeltaChunk] * by.decays[0];
+    const Lanes decay = broadcast(from_first < kLeastDelta ? 0 : from_first);
     for (std::int64_t i = t * width; i < (t + 1) * width; i += kLanes) {
       store(queries + i, decay * load(queries + i));
       store(keys + i, fma(broadcast(0) - decay, load(from_start + i), load(keys + i)));

@@ -145,7 +145,9 @@ inline void delta_blocks_back(const DeltaRuleGradient& by, std::int64_t first_bl
   for (std::int64_t i = 0; i < by.key_dim; ++i) {
     MOESAIC_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
-      store(at(b, i), fma(broadcast(next_key[i]), shares[b], decay * load(at(b, i))));
+      const Lanes s = fma(broadcast(next_key[i]), shares[b], decay * load(at(b, i)));
+      const Lanes size = max(s, broadcast(0) - s);
+      store(at(b, i), select(less(size, broadcast(kLeastDelta)), broadcast(0), s));
     }
   }
 }

@@ -257,6 +257,22 @@ TEST(DeltaGradient, chunks_are_close_to_the_rule_by_rows) {
   }
 }
 
+// Subnormal numbers would take a hundred times as long.
+TEST(DeltaGradient, what_has_decayed_to_almost_nothing_is_zero) {
+  HeadProblem problem({16, 32, 2 * kDeltaChunk});
+  std::ranges::fill(problem.in.log_decays, -1.4F);  // after 64 rows 1e-39
+  std::fill(problem.dy.begin(), problem.dy.end() - 32, 0.0F);
+  for (const VectorKernels* kernels : runnable_vector_kernels()) {
+    const HeadOf<float> found = run_kernels(problem, *kernels, 32);
+    EXPECT_NE(found.keys.back(), 0) << kernels->name;
+    const auto is_zero = [](float value) { return value == 0; };
+    EXPECT_TRUE(std::all_of(found.keys.begin(), found.keys.begin() + kDeltaChunk * 16, is_zero))
+        << kernels->name;
+    EXPECT_TRUE(std::all_of(found.values.begin(), found.values.begin() + kDeltaChunk * 32, is_zero))
+        << kernels->name;
+  }
+}
+
 TEST(DeltaGradient, chunks_have_the_same_bits_everywhere_and_however_columns_are_cut) {
   const HeadProblem problem({18, 70, 83});
   const HeadOf<float> expected = run_kernels(problem, find_vector_kernels(Isa::scalar), 70);
