@@ -13,12 +13,7 @@ void resize_floats(Buffer<float>& buffer, std::int64_t count) {
   buffer = Buffer<float>(count);
 }
 
-/// Rows `first_row` to `first_row + count` of a sample.
-struct ChunkRows {
-  std::int64_t first_row;
-  std::int64_t count;
-};
-ChunkRows rows_of_chunk(const SampleRange& sample, std::int64_t chunk) {
+SampleRange rows_of_chunk(const SampleRange& sample, std::int64_t chunk) {
   const std::int64_t first = chunk * kDeltaChunk;
   return {sample.first_row + first, std::min(kDeltaChunk, sample.num_rows - first)};
 }
@@ -230,36 +225,44 @@ void DeltaGradient::pass_back_value_head(const Task& task, std::int64_t value_he
   for (std::int64_t chunk = chunks; chunk-- > 0;) pass_back_chunk(task, value_head, chunk);
 }
 
+void DeltaGradient::pass_back_state(const Task& task, std::int64_t value_head,
+                                    const SampleRange& rows) {
+  const std::int64_t key_head = value_head / config_.group();
+  const std::int64_t first = rows.first_row;
+  const float* const rates = inputs_.rates(first) + value_head;
+  vector().delta_gradient.delta_rule(
+      {.queries = inputs_.rows_of(config_.query_head(key_head), first),
+       .keys = inputs_.rows_of(config_.key_head(key_head), first),
+       .result_gradients = result_gradients(value_head, first),
+       .decays = rates + config_.value_heads,
+       .rates = rates,
+       .scalar_stride = 2 * config_.value_heads,
+       .key_dim = config_.key_dim,
+       .columns = config_.value_dim,
+       .rows = rows.num_rows,
+       .state_gradient = task.scratch(task.at.state_gradient),
+       .error_gradients = {task.scratch(task.at.error_gradients), config_.value_dim}});
+}
+
 void DeltaGradient::pass_back_chunk(const Task& task, std::int64_t value_head, std::int64_t chunk) {
   const std::int64_t key_head = value_head / config_.group();
   const std::int64_t dim = config_.value_dim;
   const std::int64_t scalars = 2 * config_.value_heads;
-  const auto [first, count] = rows_of_chunk(task.sample, chunk);
-  const float* const queries = inputs_.rows_of(config_.query_head(key_head), first);
-  const float* const keys = inputs_.rows_of(config_.key_head(key_head), first);
-  const float* const rates = inputs_.rates(first) + value_head;
-  const bool is_last = first + count == task.sample.first_row + task.sample.num_rows;
+  const SampleRange rows = rows_of_chunk(task.sample, chunk);
+  const std::int64_t first = rows.first_row;
+  const bool is_last = first + rows.num_rows == task.sample.first_row + task.sample.num_rows;
   std::copy_n(task.scratch(task.at.state_gradient), config_.head_state(),
               task.scratch(task.at.end_gradient));
-  vector().delta_gradient.delta_rule(
-      {.queries = queries,
-       .keys = keys,
-       .result_gradients = result_gradients(value_head, first),
-       .decays = rates + config_.value_heads,
-       .rates = rates,
-       .scalar_stride = scalars,
-       .key_dim = config_.key_dim,
-       .columns = dim,
-       .rows = count,
-       .state_gradient = task.scratch(task.at.state_gradient),
-       .error_gradients = {task.scratch(task.at.error_gradients), dim}});
+  pass_back_state(task, value_head, rows);
+  const float* const states = task.scratch(task.at.states) + chunk * config_.head_state();
+  const float* const rates = inputs_.rates(first) + value_head;
   float* const rate_gradients = rate_gradients_.data() + first * scalars + value_head;
-  const std::int64_t y_stride = config_.value_width();
+  const float* const results = task.stash.results().row(first).data() + value_head * dim;
   vector().delta_gradient.chunk(
-      {.queries = queries,
-       .keys = keys,
+      {.queries = inputs_.rows_of(config_.query_head(key_head), first),
+       .keys = inputs_.rows_of(config_.key_head(key_head), first),
        .values = {inputs_.rows_of(config_.value_head(value_head), first), dim},
-       .results = {task.stash.results().row(first).data() + value_head * dim, y_stride},
+       .results = {results, config_.value_width()},
        .result_gradients = result_gradients(value_head, first),
        .errors = task.scratch(task.at.errors) + chunk * kDeltaChunk * dim,
        .error_gradients = task.scratch(task.at.error_gradients),
@@ -268,9 +271,9 @@ void DeltaGradient::pass_back_chunk(const Task& task, std::int64_t value_head, s
        .scalar_stride = scalars,
        .key_dim = config_.key_dim,
        .value_dim = dim,
-       .rows = count,
-       .start = chunk > 0 ? task.scratch(task.at.states) + chunk * config_.head_state() : nullptr,
-       .end = task.scratch(task.at.states) + (chunk + 1) * config_.head_state(),
+       .rows = rows.num_rows,
+       .start = chunk > 0 ? states : nullptr,
+       .end = states + config_.head_state(),
        .end_gradient = is_last ? nullptr : task.scratch(task.at.end_gradient),
        .scratch = task.scratch(task.at.chunk),
        .query_gradients = gradients_of(config_.query_head(key_head), first),

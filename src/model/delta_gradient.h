@@ -84,6 +84,8 @@ class DeltaGradient {
   void find_states(const Task& task, std::int64_t value_head);
   void pass_back_value_head(const Task& task, std::int64_t value_head);
   void pass_back_chunk(const Task& task, std::int64_t value_head, std::int64_t chunk);
+  /// Of the state through some rows, with the gradients of their errors.
+  void pass_back_state(const Task& task, std::int64_t value_head, const SampleRange& rows);
   /// Of queries and keys that are units.
   void pass_back_units(const Task& task, const DeltaHead& head, const float* factors);
   void pass_back_convolution(const Task& task, const DeltaHead& head);
