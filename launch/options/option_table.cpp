@@ -328,7 +328,8 @@ constexpr std::array kOptions = {
                 "does"}),
     OptionRow{"unordered", '\0', "", &O::unordered, kProgram, verbs::kGenerate,
               "write each text as soon as it is finished, not in the order of the prompts"},
-    OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram, verbs::kLong | verbs::kStudyRun,
+    OptionRow{"max-time", '\0', "TIME", &O::max_time, kProgram,
+              (verbs::kLong & ~verbs::kServe) | verbs::kStudyRun,
               "end after so long, such as 90s, 50m or 1h30m, with what is finished by then: after "
               "the step that is under way, with exit code 6. So do SIGINT, SIGTERM and SIGUSR1; a "
               "second signal ends at once"},

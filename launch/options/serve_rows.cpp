@@ -29,9 +29,13 @@ constexpr std::array kRows = {
               .verbs = verbs::kServe,
               .help = "what clients call the model; without it the name of its directory",
               .may_differ = true},
-    OptionRow{"max-waiting", '\0', "N", &O::max_waiting, kServer, verbs::kServe,
-              "most texts that wait for a rank, also of one call; more are refused with status 503",
-              1, 1e6},
+    OptionRow{
+        "max-waiting", '\0', "N", &O::max_waiting, kServer, verbs::kServe,
+        "most texts that wait for a rank, also of one call, besides one for each place of the "
+        "ranks; more are refused with status 503",
+        1, 1e6},
+    OptionRow{"max-time", '\0', "TIME", &O::max_time, kServer, verbs::kServe,
+              "end after so long, such as 50m or 8h; so do SIGINT, SIGTERM and SIGUSR1"},
 };
 
 }  // namespace

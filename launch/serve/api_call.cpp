@@ -17,17 +17,19 @@ ApiCall::ApiCall(const Tokenizer& tokenizer, ReplyHead head, const ApiRequest& r
       includes_usage_(request.include_usage),
       wants_logprobs_(request.fields.logprobs.has_value()),
       choices_(std::move(choices)),
-      offsets_(choices_.size()),
+
       left_(std::ssize(choices_)),
       usage_{.prompt_tokens = prompt_tokens, .completion_tokens = 0},
       answer_(std::move(answer)) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].reply.index = static_cast<std::int64_t>(i);
+    const Choice& own = choices_[i];
+    if (!own.prompt.empty()) text_logprobs_.emplace_back(tokenizer, own.prompt, own.echo);
   }
-  if (streams_) begin_stream();
 }
 
-void ApiCall::begin_stream() {
+void ApiCall::begin() {
+  if (!streams_) return;
   answer_->begin_events();
   for (const Choice& choice : choices_) {
     const std::int64_t index = choice.reply.index;
@@ -45,24 +47,23 @@ std::string ApiCall::logprobs_of(std::size_t choice, const NewToken& token) {
     const std::array one = {token.logprobs};
     return logprobs_json(one, tokenizer_);
   }
-  TextLogprobs logprobs(tokenizer_);
-  logprobs.begin_at(offsets_[choice]);
-  logprobs.add(token.logprobs);
-  offsets_[choice] = logprobs.offset();
-  return logprobs.json();
+  text_logprobs_[choice].add(token.logprobs);
+  return text_logprobs_[choice].take_json();
 }
 
-std::string ApiCall::logprobs_of(std::size_t choice, const Finished& finished) const {
+std::string ApiCall::logprobs_of(std::size_t choice, const Finished& finished) {
   if (!wants_logprobs_) return "";
   if (head_.kind == ApiKind::chat) return logprobs_json(finished.logprobs, tokenizer_);
   const Choice& own = choices_[choice];
-  TextLogprobs logprobs(tokenizer_);
-  if (!own.prompt.empty()) {
+  TextLogprobs& logprobs = text_logprobs_[choice];
+  if (!own.echo.empty()) {
     logprobs.add_first(own.prompt.front());
-    for (const std::vector<TokenLogprob>& token : own.prompt_logprobs) logprobs.add(token);
+    for (const std::vector<TokenLogprob>& token : own.prompt_logprobs) {
+      logprobs.add_of_prompt(token);
+    }
   }
   for (const std::vector<TokenLogprob>& token : finished.logprobs) logprobs.add(token);
-  return logprobs.json();
+  return logprobs.take_json();
 }
 
 void ApiCall::take(std::size_t choice, const NewToken& token) {
@@ -112,9 +113,7 @@ void ApiCall::complete() {
 
 void ApiCall::fail(int status, std::string_view message) {
   left_ = 0;
-  if (!streams_) return answer_->send(api_error(status, message));
-  answer_->send_event(api_error_json(status, message));
-  answer_->end_events();
+  answer_->send(api_error(status, message));
 }
 
 }  // namespace moesaic

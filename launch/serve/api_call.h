@@ -22,17 +22,20 @@ class ApiCall {
   struct Choice {
     Ticket ticket = 0;
     std::string echo{};                  // the prompt's text, if that is wanted
-    std::vector<std::int32_t> prompt{};  // if its log-probabilities are
+    std::vector<std::int32_t> prompt{};  // of a completion with log-probabilities
     // Once they are there:
     std::vector<std::vector<TokenLogprob>> prompt_logprobs{};  // of tokens 1, 2, ... of the prompt
     bool is_finished = false;
     ReplyChoice reply{};
   };
 
-  /// `tokenizer` must outlive this. Streams begin.
+  /// `tokenizer` must outlive this.
   ApiCall(const Tokenizer& tokenizer, ReplyHead head, const ApiRequest& request,
           std::vector<Choice> choices, std::int64_t prompt_tokens,
           std::shared_ptr<HttpAnswer> answer);
+
+  /// What a stream begins with is sent.
+  void begin();
 
   [[nodiscard]] const std::vector<Choice>& choices() const noexcept { return choices_; }
   [[nodiscard]] bool is_complete() const noexcept { return left_ == 0; }
@@ -45,8 +48,7 @@ class ApiCall {
   void fail(int status, std::string_view message);
 
  private:
-  void begin_stream();
-  [[nodiscard]] std::string logprobs_of(std::size_t choice, const Finished& finished) const;
+  [[nodiscard]] std::string logprobs_of(std::size_t choice, const Finished& finished);
   [[nodiscard]] std::string logprobs_of(std::size_t choice, const NewToken& token);
   void complete();
 
@@ -56,8 +58,8 @@ class ApiCall {
   bool includes_usage_;
   bool wants_logprobs_;
   std::vector<Choice> choices_;
-  std::vector<std::int64_t> offsets_;  // of choices: characters that were streamed
-  std::int64_t left_ = 0;              // choices that are not finished
+  std::vector<TextLogprobs> text_logprobs_;  // of choices that have prompts
+  std::int64_t left_ = 0;                    // choices that are not finished
   ReplyUsage usage_;
   std::shared_ptr<HttpAnswer> answer_;
 };

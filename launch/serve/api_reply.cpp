@@ -98,7 +98,7 @@ std::string_view finish_reason_text(StopReason reason) {
   return reason == StopReason::length ? "length" : "stop";
 }
 
-std::string api_error_json(int status, std::string_view message) {
+HttpResponse api_error(int status, std::string_view message) {
   const std::string_view type = status == 401   ? "authentication_error"
                                 : status < 500  ? "invalid_request_error"
                                 : status == 503 ? "unavailable_error"
@@ -108,11 +108,7 @@ std::string api_error_json(int status, std::string_view message) {
                                .field("type", type)
                                .raw_field("param", "null")
                                .field("code", status);
-  return JsonWriter().raw_field("error", error.text()).text();
-}
-
-HttpResponse api_error(int status, std::string_view message) {
-  HttpResponse response = json_response(api_error_json(status, message));
+  HttpResponse response = json_response(JsonWriter().raw_field("error", error.text()).text());
   response.status = status;
   if (status == 503) response.headers.emplace_back("Retry-After", "2");
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -123,21 +119,39 @@ HttpResponse json_response(std::string body) {
   return {.status = 200, .content_type = "application/json", .body = std::move(body)};
 }
 
-void TextLogprobs::add_token(std::int32_t token) {
-  const std::string text = logprob_token_text(token, tokenizer_);
-  offsets_.push_back(offset_);
-  offset_ += characters(text);
-  tokens_.push_back(json_quote(text));
+TextLogprobs::TextLogprobs(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
+                           std::string_view echo)
+    : tokenizer_(tokenizer), decoder_(tokenizer, false) {
+  if (echo.empty()) {
+    for (const std::int32_t token : prompt) (void)decoder_.push(token);
+  } else {  // the tokenizer may have put special tokens before the text
+    offset_ = characters(echo) - characters(tokenizer.decode(prompt, false));
+  }
+}
+
+void TextLogprobs::add_token(std::int32_t token, bool stands_in_text) {
+  tokens_.push_back(json_quote(logprob_token_text(token, tokenizer_)));
+  offsets_.push_back(std::max<std::int64_t>(offset_, 0));
+  if (stands_in_text) offset_ += characters(decoder_.push(token));
 }
 
 void TextLogprobs::add_first(std::int32_t token) {
-  add_token(token);
+  add_token(token, true);
   logprobs_.emplace_back("null");
   top_.emplace_back("null");
 }
 
+void TextLogprobs::add_of_prompt(std::span<const TokenLogprob> logprobs) {
+  add_token(logprobs.front().token, true);
+  add_logprobs(logprobs);
+}
+
 void TextLogprobs::add(std::span<const TokenLogprob> logprobs) {
-  add_token(logprobs.front().token);
+  add_token(logprobs.front().token, !tokenizer_.is_special(logprobs.front().token));
+  add_logprobs(logprobs);
+}
+
+void TextLogprobs::add_logprobs(std::span<const TokenLogprob> logprobs) {
   // As among the likeliest ones: clients look whether both are equal.
   logprobs_.push_back(fmt::format("{}", static_cast<double>(logprobs.front().logprob)));
   JsonWriter top;
@@ -154,14 +168,19 @@ void TextLogprobs::add(std::span<const TokenLogprob> logprobs) {
   top_.push_back(top.text());
 }
 
-std::string TextLogprobs::json() const {
+std::string TextLogprobs::take_json() {
   const auto list = [](const auto& values) { return fmt::format("[{}]", fmt::join(values, ", ")); };
-  return JsonWriter()
-      .raw_field("tokens", list(tokens_))
-      .raw_field("token_logprobs", list(logprobs_))
-      .raw_field("top_logprobs", list(top_))
-      .raw_field("text_offset", list(offsets_))
-      .text();
+  std::string json = JsonWriter()
+                         .raw_field("tokens", list(tokens_))
+                         .raw_field("token_logprobs", list(logprobs_))
+                         .raw_field("top_logprobs", list(top_))
+                         .raw_field("text_offset", list(offsets_))
+                         .text();
+  tokens_.clear();
+  logprobs_.clear();
+  top_.clear();
+  offsets_.clear();
+  return json;
 }
 
 }  // namespace moesaic

@@ -49,31 +49,33 @@ struct ReplyUsage {
 [[nodiscard]] std::string_view finish_reason_text(StopReason reason);
 
 /// {"error": {"message", "type", "param", "code"}}.
-[[nodiscard]] std::string api_error_json(int status, std::string_view message);
 [[nodiscard]] HttpResponse api_error(int status, std::string_view message);
 [[nodiscard]] HttpResponse json_response(std::string body);
 
 /// Tokens of a text with their log-probabilities, for completions.
 class TextLogprobs {
  public:
-  explicit TextLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  /// Of the text that follows `prompt`, or, if `echo` is not empty, begins with it: then the tokens
+  /// of the prompt are added first. `tokenizer` must outlive this.
+  TextLogprobs(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
+               std::string_view echo);
 
   /// The first token of a prompt, which nothing foretells.
   void add_first(std::int32_t token);
-  /// `logprobs`: its own, then those of the likeliest tokens.
+  /// The next one; `logprobs`: its own, then those of the likeliest tokens.
+  void add_of_prompt(std::span<const TokenLogprob> logprobs);
+  /// The same of the text behind the prompt.
   void add(std::span<const TokenLogprob> logprobs);
-  /// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: offsets in characters, from
-  /// that of the first token on.
-  [[nodiscard]] std::string json() const;
-  /// Where the next token's text begins.
-  [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }
-  /// The first token stands there, in place of 0.
-  void begin_at(std::int64_t offset) noexcept { offset_ = offset; }
+  /// {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of the tokens that were added
+  /// since the last call; offsets are in characters of the text.
+  [[nodiscard]] std::string take_json();
 
  private:
-  void add_token(std::int32_t token);
+  void add_token(std::int32_t token, bool stands_in_text);
+  void add_logprobs(std::span<const TokenLogprob> logprobs);
 
   const Tokenizer& tokenizer_;
+  StreamDecoder decoder_;
   std::int64_t offset_ = 0;
   std::vector<std::string> tokens_;    // JSON text each
   std::vector<std::string> logprobs_;  // the same

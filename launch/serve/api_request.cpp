@@ -2,19 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "src/jinja/template.h"
 
 namespace moesaic {
 namespace {
 
 constexpr std::int64_t kMostChoices = 128;   // of a prompt, as in OpenAI's
 constexpr std::int64_t kMostPrompts = 2048;  // of a call, the same
+constexpr std::int64_t kMostLogprobs = 20;   // the likeliest tokens, the same
 constexpr std::int64_t kMostStops = 64;
-constexpr std::int64_t kMostTopLogprobs = 1000;
+constexpr std::size_t kMostStopBytes = 1024;  // of each
+constexpr std::int64_t kMostBiases = 1024;
 
 /// A field, and how it is read; those of sampling are not among them (read_sampling_field).
 struct ApiField {
@@ -83,7 +86,7 @@ void read_chat_logprobs(const Json& value, ApiRequest& request) {
 
 /// Its name stands behind that of "logprobs" in the table of fields, not in bodies.
 void read_top_logprobs(const Json& value, ApiRequest& request) {
-  request.fields.logprobs = value.as_int(0, kMostTopLogprobs);
+  request.fields.logprobs = value.as_int(0, kMostLogprobs);
 }
 
 void read_max_completion_tokens(const Json& value, ApiRequest& request) {
@@ -161,16 +164,43 @@ jinja::Value joined(const jinja::Sequence& parts, const std::string& where) {
   return jinja::Value(std::move(text));
 }
 
+/// OpenAI's calls have the arguments of a function as a text of JSON, templates as an object.
+jinja::Value with_arguments(const jinja::Value& value) {
+  if (value.text() != nullptr) {
+    try {
+      const Json parsed = Json::parse(*value.text(), "arguments");
+      return parsed.is_object() ? jinja::value_of(parsed) : value;
+    } catch (const Error&) {
+      return value;  // some text: the template may know what it is
+    }
+  }
+  if (value.sequence() != nullptr) {
+    std::vector<jinja::Value> items;
+    std::ranges::transform(value.sequence()->items, std::back_inserter(items), with_arguments);
+    return jinja::make_sequence(std::move(items));
+  }
+  if (value.dict() == nullptr) return value;
+  jinja::Dict call;
+  for (const auto& [key, member] : value.dict()->entries()) {
+    const std::string_view name = key.text() != nullptr ? std::string_view(*key.text()) : "";
+    const bool has_them = name == "function" || name == "arguments";
+    call.set(key, has_them ? with_arguments(member) : member);
+  }
+  return jinja::make_dict(std::move(call));
+}
+
 jinja::Value plain_message(const jinja::Value& message, std::size_t index) {
   const std::string where = fmt::format("messages[{}]", index);
   const jinja::Value* const role = message.dict()->find("role");
   require(role != nullptr && role->is_text(), ErrorKind::usage, "{}: no role", where);
-  const jinja::Value* const content = message.dict()->find("content");
-  if (content == nullptr || content->sequence() == nullptr) return message;
   jinja::Dict plain;
   for (const auto& [key, value] : message.dict()->entries()) {
-    const bool is_content = key.text() != nullptr && *key.text() == "content";
-    plain.set(key, is_content ? joined(*content->sequence(), where) : value);
+    const std::string_view name = key.text() != nullptr ? std::string_view(*key.text()) : "";
+    if (name == "content" && value.sequence() != nullptr) {
+      plain.set(key, joined(*value.sequence(), where));
+    } else {
+      plain.set(key, name == "tool_calls" ? with_arguments(value) : value);
+    }
   }
   return jinja::make_dict(std::move(plain));
 }
@@ -201,6 +231,23 @@ auto as_usage(const Read& read) {
   }
 }
 
+/// What one client may ask of all.
+void check_limits(const RequestFields& fields, const std::string& where) {
+  require(fields.n.value_or(1) <= kMostChoices, ErrorKind::usage, "{}: n: more than {}", where,
+          kMostChoices);
+  require(fields.logprobs.value_or(0) <= kMostLogprobs, ErrorKind::usage,
+          "{}: logprobs: more than {}", where, kMostLogprobs);
+  require(!fields.logit_bias || std::ssize(*fields.logit_bias) <= kMostBiases, ErrorKind::usage,
+          "{}: logit_bias: more than {} tokens", where, kMostBiases);
+  if (!fields.stop) return;
+  require(std::ssize(*fields.stop) <= kMostStops, ErrorKind::usage, "{}: stop: more than {} texts",
+          where, kMostStops);
+  for (const std::string& text : *fields.stop) {
+    require(text.size() <= kMostStopBytes, ErrorKind::usage,
+            "{}: stop: a text of more than {} bytes", where, kMostStopBytes);
+  }
+}
+
 ApiRequest read_request(ApiKind kind, const Json& body) {
   ApiRequest request{.kind = kind};
   const std::span<const ApiField> own = kind == ApiKind::chat
@@ -213,16 +260,15 @@ ApiRequest read_request(ApiKind kind, const Json& body) {
     require(is_known, ErrorKind::usage, "{}: unknown field", value.where());
   });
   const RequestFields& fields = request.fields;
-  require(fields.n.value_or(1) <= kMostChoices, ErrorKind::usage, "{}: n: more than {}",
-          body.where(), kMostChoices);
-  require(!fields.stop || std::ssize(*fields.stop) <= kMostStops, ErrorKind::usage,
-          "{}: stop: more than {} texts", body.where(), kMostStops);
+  check_limits(fields, body.where());
   require(fields.max_tokens.value_or(1) != 0 || request.echo, ErrorKind::usage,
           "{}: max_tokens: 0 tokens are no text", body.where());
   if (kind == ApiKind::completion) {
     require(!request.prompts.empty(), ErrorKind::usage, "{}: no \"prompt\"", body.where());
     return request;
   }
+  require(!body.contains("max_tokens") || !body.contains("max_completion_tokens"), ErrorKind::usage,
+          "{}: both max_tokens and max_completion_tokens", body.where());
   const auto wants = body.find("logprobs");
   require(!body.contains("top_logprobs") || (wants && wants->as_bool()), ErrorKind::usage,
           "{}: top_logprobs go with \"logprobs\": true", body.where());
@@ -246,8 +292,7 @@ ApiRequest parse_api_request(ApiKind kind, std::string_view body) {
 }
 
 Chat parse_api_chat(std::string_view body) {
-  const Json json = parse_api_body(body);
-  return as_usage([&] { return chat_of(json); });
+  return *parse_api_request(ApiKind::chat, body).chat;
 }
 
 }  // namespace moesaic

@@ -35,8 +35,9 @@ struct ApiRequest {
 /// says nothing.
 [[nodiscard]] ApiRequest parse_api_request(ApiKind kind, std::string_view body);
 
-/// The conversation of a body with "messages", for which a template makes the text up to the
-/// answer: parts of a content that are texts are joined by ends of lines. Throws Error{usage}.
+/// The conversation of a chat's body, for which a template makes the text up to the answer: parts
+/// of a content that are texts are joined by ends of lines, arguments of tool calls are objects.
+/// Throws Error{usage}.
 [[nodiscard]] Chat parse_api_chat(std::string_view body);
 
 /// An object of a body. Throws Error{usage} if it is none.

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <ctime>
-#include <limits>
+#include <exception>
+#include <initializer_list>
 #include <random>
 #include <utility>
 
@@ -30,6 +32,15 @@ bool is_same_secret(std::string_view given, std::string_view own) {
   return difference == 0;
 }
 
+/// Names of schemes have no case.
+bool is_same_name(std::string_view given, std::string_view own) {
+  return std::ranges::equal(given, own, [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  });
+}
+
+constexpr std::string_view kModelPath = "/v1/models/MODEL";
+
 int status_of(ErrorKind kind) {
   return kind == ErrorKind::usage || kind == ErrorKind::file ? 400 : 500;
 }
@@ -45,6 +56,35 @@ std::int64_t conversation_of(const Chat& chat) {
     if (role == "user") break;
   }
   return static_cast<std::int64_t>(checksum(beginning));
+}
+
+/// One answer may not take the memory of all: throws Error{usage}.
+void check_answer(const ApiRequest& request, std::span<const RequestDesk::Order> orders,
+                  std::span<const ApiCall::Choice> choices) {
+  constexpr std::int64_t kMostNumbers = 1'000'000;  // log-probabilities
+  constexpr std::int64_t kMostEcho = std::int64_t{16} << 20U;
+  std::int64_t numbers = 0;
+  std::int64_t echo = 0;
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    const std::int64_t tokens =
+        (request.echo ? std::ssize(choices[i].prompt) : 0) + orders[i].request.max_new_tokens;
+    if (request.fields.logprobs) numbers += tokens * (*request.fields.logprobs + 1);
+    echo += std::ssize(choices[i].echo);
+  }
+  require(numbers <= kMostNumbers, ErrorKind::usage,
+          "request: logprobs: up to {} of them, of which an answer has at most {}: ask for fewer, "
+          "or for fewer tokens (max_tokens)",
+          numbers, kMostNumbers);
+  require(echo <= kMostEcho, ErrorKind::usage, "request: echo: {} bytes of prompts; at most {}",
+          echo, kMostEcho);
+}
+
+/// Throws Error{usage} for a field of another name.
+void require_fields(const Json& body, std::initializer_list<std::string_view> names) {
+  body.for_each([&](const std::string& name, const Json& value) {
+    require(std::ranges::find(names, name) != names.end(), ErrorKind::usage, "{}: unknown field",
+            value.where());
+  });
 }
 
 /// A text of a body.
@@ -66,6 +106,7 @@ std::span<const ServeApi::Route> ServeApi::routes() {
   static constexpr auto kRoutes = std::to_array<Route>({
       {"GET", "/health", &ServeApi::tell_health, true},
       {"GET", "/v1/models", &ServeApi::tell_models},
+      {"GET", kModelPath, &ServeApi::tell_model},
       {"POST", "/v1/completions", &ServeApi::complete},
       {"POST", "/v1/chat/completions", &ServeApi::chat},
       {"GET", "/metrics", &ServeApi::tell_metrics},
@@ -80,7 +121,8 @@ bool ServeApi::is_let_in(const HttpRequest& request) const {
   constexpr std::string_view kScheme = "Bearer ";
   if (offer_.api_key.empty()) return true;
   const std::string_view given = request.authorization;
-  return given.starts_with(kScheme) && is_same_secret(given.substr(kScheme.size()), offer_.api_key);
+  return given.size() > kScheme.size() && is_same_name(given.substr(0, kScheme.size()), kScheme) &&
+         is_same_secret(given.substr(kScheme.size()), offer_.api_key);
 }
 
 void ServeApi::refuse(const Answer& answer, HttpResponse response) {
@@ -89,7 +131,9 @@ void ServeApi::refuse(const Answer& answer, HttpResponse response) {
 }
 
 void ServeApi::handle(const HttpRequest& request, const Answer& answer) {
-  const auto route = std::ranges::find(routes(), request.path, &Route::path);
+  const bool asks_of_model = request.path == "/v1/models/" + offer_.model;
+  const std::string_view path = asks_of_model ? kModelPath : request.path;
+  const auto route = std::ranges::find(routes(), path, &Route::path);
   if (route == routes().end()) {
     return refuse(answer, api_error(404, fmt::format("there is no {} here", request.path)));
   }
@@ -110,7 +154,8 @@ void ServeApi::handle(const HttpRequest& request, const Answer& answer) {
   }
 }
 
-void ServeApi::open(std::int64_t context_tokens) {
+void ServeApi::open(std::int64_t context_tokens, std::int64_t texts_at_once) {
+  texts_at_once_ = texts_at_once;
   offer_.completions.context_tokens = offer_.chats.context_tokens = context_tokens;
   is_open_ = true;
 }
@@ -130,50 +175,93 @@ void ServeApi::tell_health(const HttpRequest& /*request*/, const Answer& answer)
   answer->send(json_response(JsonWriter().field("status", "ok").text()));
 }
 
-void ServeApi::tell_models(const HttpRequest& /*request*/, const Answer& answer) {
+std::string ServeApi::model_json() const {
   JsonWriter model;
   model.field("id", offer_.model)
       .field("object", "model")
       .field("created", created_)
       .field("owned_by", "moesaic");
   if (is_open_) model.field("max_model_len", offer_.chats.context_tokens);
+  return model.text();
+}
+
+void ServeApi::tell_model(const HttpRequest& /*request*/, const Answer& answer) {
+  answer->send(json_response(model_json()));
+}
+
+void ServeApi::tell_models(const HttpRequest& /*request*/, const Answer& answer) {
   answer->send(json_response(JsonWriter()
                                  .field("object", "list")
-                                 .raw_field("data", fmt::format("[{}]", model.text()))
+                                 .raw_field("data", fmt::format("[{}]", model_json()))
                                  .text()));
 }
 
 void ServeApi::tell_metrics(const HttpRequest& /*request*/, const Answer& answer) {
-  const std::int64_t waiting = parts_.desk.waiting();
+  // The engine has taken as many that wait as it has places.
+  const std::int64_t running =
+      std::min(std::ssize(places_) - parts_.desk.waiting(), texts_at_once_);
   answer->send({.status = 200,
                 .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                .body = metrics_.text({.running = std::ssize(places_) - waiting,
-                                       .waiting = waiting,
+                .body = metrics_.text({.running = running,
+                                       .waiting = std::ssize(places_) - running,
                                        .uptime_seconds = seconds_since(start_)})});
 }
 
+void ServeApi::answer_aside(const Answer& answer, std::function<std::function<void()>()> prepare) {
+  const auto finish = [this, answer](const std::function<void()>& last) {
+    try {
+      last();
+    } catch (...) {
+      const Error error = current_error();
+      refuse(answer, api_error(status_of(error.kind()), error.what()));
+    }
+  };
+  parts_.post_aside([this, prepare = std::move(prepare), finish] {
+    std::function<void()> last;
+    try {
+      last = prepare();
+    } catch (...) {
+      last = [error = std::current_exception()] { std::rethrow_exception(error); };
+    }
+    parts_.post([last = std::move(last), finish] { finish(last); });
+  });
+}
+
 void ServeApi::tokenize(const HttpRequest& request, const Answer& answer) {
-  const Json body = parse_api_body(request.body);
-  const auto special = body.find("add_special");
-  const std::vector<std::int32_t> tokens =
-      parts_.tokenizer.encode(text_member(body, "content"), !special || special->as_bool());
-  answer->send(json_response(
-      JsonWriter().raw_field("tokens", fmt::format("[{}]", fmt::join(tokens, ", "))).text()));
+  answer_aside(answer, [this, answer, text = request.body] {
+    const Json body = parse_api_body(text);
+    require_fields(body, {"content", "add_special"});
+    const auto special = body.find("add_special");
+    const std::vector<std::int32_t> tokens =
+        parts_.tokenizer.encode(text_member(body, "content"), !special || special->as_bool());
+    JsonWriter reply;
+    reply.raw_field("tokens", fmt::format("[{}]", fmt::join(tokens, ", ")));
+    return [answer, reply = reply.text()] { answer->send(json_response(reply)); };
+  });
 }
 
 void ServeApi::detokenize(const HttpRequest& request, const Answer& answer) {
-  std::vector<std::int32_t> tokens;
-  parse_api_body(request.body).at("tokens").for_each([&](const std::string&, const Json& id) {
-    tokens.push_back(
-        static_cast<std::int32_t>(id.as_int(0, std::numeric_limits<std::int32_t>::max())));
+  answer_aside(answer, [this, answer, text = request.body] {
+    const Json body = parse_api_body(text);
+    require_fields(body, {"tokens"});
+    const Json list = body.at("tokens");
+    require(list.is_array(), ErrorKind::usage, "{}: no list of token ids", list.where());
+    std::vector<std::int32_t> tokens;
+    list.for_each([&](const std::string&, const Json& id) {
+      tokens.push_back(static_cast<std::int32_t>(id.as_int(0, parts_.tokenizer.vocab_size() - 1)));
+    });
+    JsonWriter reply;
+    reply.field("content", parts_.tokenizer.decode(tokens, false));
+    return [answer, reply = reply.text()] { answer->send(json_response(reply)); };
   });
-  answer->send(
-      json_response(JsonWriter().field("content", parts_.tokenizer.decode(tokens, false)).text()));
 }
 
 void ServeApi::apply_template(const HttpRequest& request, const Answer& answer) {
-  answer->send(
-      json_response(JsonWriter().field("prompt", chat_text(parse_api_chat(request.body))).text()));
+  answer_aside(answer, [this, answer, text = request.body] {
+    JsonWriter reply;
+    reply.field("prompt", chat_text(parse_api_chat(text)));
+    return [answer, reply = reply.text()] { answer->send(json_response(reply)); };
+  });
 }
 
 void ServeApi::complete(const HttpRequest& request, const Answer& answer) {
@@ -187,13 +275,17 @@ void ServeApi::chat(const HttpRequest& request, const Answer& answer) {
 void ServeApi::call(ApiKind kind, const HttpRequest& request, const Answer& answer) {
   if (!closed_.empty()) return refuse(answer, api_error(503, closed_));
   if (!is_open_) return refuse(answer, api_error(503, "the model is loading"));
-  const ApiRequest wanted = parse_api_request(kind, request.body);
-  if (!wanted.model.empty() && wanted.model != offer_.model) {
-    return refuse(answer,
-                  api_error(404, fmt::format("request: model: there is no \"{}\", but \"{}\"",
-                                             wanted.model, offer_.model)));
-  }
-  begin(wanted, orders_of(wanted), answer);
+  answer_aside(answer, [this, kind, answer, body = request.body]() -> std::function<void()> {
+    ApiRequest wanted = parse_api_request(kind, body);
+    if (!wanted.model.empty() && wanted.model != offer_.model) {
+      return [this, answer, name = wanted.model] {
+        refuse(answer, api_error(404, fmt::format("request: model: there is no \"{}\", but \"{}\"",
+                                                  name, offer_.model)));
+      };
+    }
+    const auto prepared = std::make_shared<Prepared>(prepare(std::move(wanted)));
+    return [this, answer, prepared] { begin(*prepared, answer); };
+  });
 }
 
 std::string ServeApi::chat_text(Chat chat) const {
@@ -223,36 +315,52 @@ std::vector<std::vector<std::int32_t>> ServeApi::prompts_of(const ApiRequest& re
   return prompts;
 }
 
-ServeApi::Orders ServeApi::orders_of(const ApiRequest& request) {
+/// The prompt as the text begins with it.
+std::string ServeApi::echo_of(const ApiRequest& request, std::size_t index,
+                              std::span<const std::int32_t> tokens) const {
+  if (!request.echo) return "";
+  const auto* const text = std::get_if<std::string>(&request.prompts[index]);
+  return text != nullptr ? *text : parts_.tokenizer.decode(tokens, false);
+}
+
+void ServeApi::add_orders(std::int64_t index, std::vector<std::int32_t> tokens,
+                          Prepared& prepared) {
+  const ApiRequest& request = prepared.request;
   const RequestDefaults& defaults = request.chat ? offer_.chats : offer_.completions;
   const bool wants_prompt_logprobs = request.echo && request.fields.logprobs;
-  require(!wants_prompt_logprobs || !request.stream, ErrorKind::usage,
-          "request: echo: log-probabilities of a prompt do not come in a stream");
+  const std::int64_t count = std::ssize(tokens);
+  const std::string echo = echo_of(request, static_cast<std::size_t>(index), tokens);
+  const SampledRequest made = make_request(request.fields, std::move(tokens), index, defaults);
+  const std::int64_t new_tokens = made.first.max_new_tokens;
+  require(count + new_tokens <= defaults.context_tokens, ErrorKind::usage,
+          "request: {} tokens of the prompt + {} new ones exceed the context of {}", count,
+          new_tokens, defaults.context_tokens);
+  prepared.prompt_tokens += count;
+  for (std::int64_t sample = 0; sample < made.samples; ++sample) {
+    RequestDesk::Order& order = prepared.orders.emplace_back();
+    order = {.ticket = next_ticket_++, .request = made.sample(sample)};
+
+    if (wants_prompt_logprobs) order.request.logits_from = 0;
+    ApiCall::Choice& choice = prepared.choices.emplace_back();
+    choice.ticket = order.ticket;
+    choice.echo = echo;
+    if (request.fields.logprobs && !request.chat) choice.prompt = order.request.tokens;
+  }
+}
+
+ServeApi::Prepared ServeApi::prepare(ApiRequest request) {
   const std::int64_t texts =
       std::max<std::int64_t>(std::ssize(request.prompts), 1) * request.fields.n.value_or(1);
   require(texts <= parts_.desk.most_waiting(), ErrorKind::usage,
           "request: {} texts, of which at most {} may wait", texts, parts_.desk.most_waiting());
-  Orders all;
-  for (std::vector<std::int32_t>& tokens : prompts_of(request)) {
-    const std::int64_t count = std::ssize(tokens);
-    const SampledRequest made = make_request(request.fields, tokens, prompts_++, defaults);
-    const std::int64_t length = count + made.first.max_new_tokens;
-    require(length <= defaults.context_tokens, ErrorKind::usage,
-            "request: {} tokens of the prompt + {} new ones exceed the context of {}", count,
-            made.first.max_new_tokens, defaults.context_tokens);
-    all.prompt_tokens += count;
-    for (std::int64_t sample = 0; sample < made.samples; ++sample) {
-      RequestDesk::Order& order = all.orders.emplace_back();
-      order = {.ticket = next_ticket_++, .request = made.sample(sample)};
-      if (wants_prompt_logprobs) order.request.logits_from = 0;
-      if (request.chat) order.request.group = conversation_of(*request.chat);
-      ApiCall::Choice& choice = all.choices.emplace_back();
-      choice.ticket = order.ticket;
-      if (wants_prompt_logprobs) choice.prompt = tokens;
-      if (request.echo) choice.echo = parts_.tokenizer.decode(tokens);
-    }
+  require(!request.echo || !request.fields.logprobs || !request.stream, ErrorKind::usage,
+          "request: echo: log-probabilities of a prompt do not come in a stream");
+  Prepared prepared{.request = std::move(request)};
+  for (std::vector<std::int32_t>& tokens : prompts_of(prepared.request)) {
+    add_orders(prepared.prompts++, std::move(tokens), prepared);
   }
-  return all;
+  check_answer(prepared.request, prepared.orders, prepared.choices);
+  return prepared;
 }
 
 ReplyHead ServeApi::new_head(ApiKind kind) {
@@ -263,14 +371,30 @@ ReplyHead ServeApi::new_head(ApiKind kind) {
           .model = offer_.model};
 }
 
-void ServeApi::begin(const ApiRequest& request, Orders orders, const Answer& answer) {
-  if (!parts_.desk.add(std::move(orders.orders))) {
+/// Prompts are numbered in the order in which their calls are taken, from 0 in each call so far.
+void ServeApi::number(Prepared& prepared) const {
+  const ApiRequest& request = prepared.request;
+  std::optional<std::int64_t> conversation;
+  if (request.chat) conversation = conversation_of(*request.chat);
+  for (RequestDesk::Order& order : prepared.orders) {
+    if (!request.fields.seed) order.request.stream += static_cast<std::uint64_t>(prompts_);
+    if (order.request.group) *order.request.group += prompts_;
+    if (conversation) order.request.group = conversation;
+  }
+}
+
+void ServeApi::begin(Prepared& prepared, const Answer& answer) {
+  if (!closed_.empty()) return refuse(answer, api_error(503, closed_));
+  const ApiKind kind = prepared.request.chat ? ApiKind::chat : ApiKind::completion;
+  const auto call =
+      std::make_shared<ApiCall>(parts_.tokenizer, new_head(kind), prepared.request,
+                                std::move(prepared.choices), prepared.prompt_tokens, answer);
+  number(prepared);
+  if (!parts_.desk.add(std::move(prepared.orders))) {
     return refuse(answer, api_error(503, "too many texts wait already; try again later"));
   }
-  metrics_.add_prompt(orders.prompt_tokens);
-  const auto call = std::make_shared<ApiCall>(
-      parts_.tokenizer, new_head(request.chat ? ApiKind::chat : ApiKind::completion), request,
-      std::move(orders.choices), orders.prompt_tokens, answer);
+  prompts_ += prepared.prompts;
+  metrics_.add_prompt(prepared.prompt_tokens);
   const Clock::time_point start = Clock::now();
   for (std::size_t i = 0; i < call->choices().size(); ++i) {
     places_.emplace(call->choices()[i].ticket, Place{.call = call, .choice = i, .start = start});
@@ -278,6 +402,7 @@ void ServeApi::begin(const ApiRequest& request, Orders orders, const Answer& ans
   answer->on_gone([this, weak = std::weak_ptr(call)] {
     if (const auto gone = weak.lock()) drop(*gone);
   });
+  call->begin();
 }
 
 void ServeApi::drop(const ApiCall& call) {
@@ -319,9 +444,9 @@ void ServeApi::take(Ticket ticket, const Finished& finished) {
                                     finished.damage->place, finished.damage->position));
   }
   const Place place = found->second;
-  places_.erase(found);
-  metrics_.add_finished(finish_reason_text(finished.reason), seconds_since(place.start));
   place.call->take(place.choice, finished);
+  places_.erase(ticket);
+  metrics_.add_finished(finish_reason_text(finished.reason), seconds_since(place.start));
 }
 
 }  // namespace moesaic

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,13 +40,17 @@ class ServeApi {
     const Tokenizer& tokenizer;
     const ChatTemplate* chat_template;  // null: the model has none
     RequestDesk& desk;
+    // HttpServer::post and post_aside:
+    std::function<void(std::function<void()>)> post;
+    std::function<void(std::function<void()>)> post_aside;
   };
   /// All must outlive this.
   ServeApi(const Parts& parts, ServeOffer offer);
 
   void handle(const HttpRequest& request, const std::shared_ptr<HttpAnswer>& answer);
-  /// Before, calls for texts are refused as the model is loading. Texts may have so many tokens.
-  void open(std::int64_t context_tokens);
+  /// Before, calls for texts are refused as the model is loading. Texts may have so many tokens,
+  /// and so many of them are under way at a time.
+  void open(std::int64_t context_tokens, std::int64_t texts_at_once);
   /// Answers that are under way end, and calls are refused from now on.
   void close(std::string_view why);
 
@@ -76,6 +82,8 @@ class ServeApi {
   [[nodiscard]] bool is_let_in(const HttpRequest& request) const;
   void tell_health(const HttpRequest& request, const Answer& answer);
   void tell_models(const HttpRequest& request, const Answer& answer);
+  void tell_model(const HttpRequest& request, const Answer& answer);
+  [[nodiscard]] std::string model_json() const;
   void tell_metrics(const HttpRequest& request, const Answer& answer);
   void tokenize(const HttpRequest& request, const Answer& answer);
   void detokenize(const HttpRequest& request, const Answer& answer);
@@ -83,17 +91,28 @@ class ServeApi {
   void complete(const HttpRequest& request, const Answer& answer);
   void chat(const HttpRequest& request, const Answer& answer);
 
+  /// Calls `prepare` aside, then what it returns; what either throws is the answer.
+  void answer_aside(const Answer& answer, std::function<std::function<void()>()> prepare);
   void call(ApiKind kind, const HttpRequest& request, const Answer& answer);
+  // Aside:
   [[nodiscard]] std::string chat_text(Chat chat) const;
   [[nodiscard]] std::vector<std::vector<std::int32_t>> prompts_of(const ApiRequest& request) const;
-  /// The requests of a call, and what it wants of each.
-  struct Orders {
-    std::vector<RequestDesk::Order> orders;
-    std::vector<ApiCall::Choice> choices;
+  /// A call, its requests, and what it wants of each.
+  struct Prepared {
+    ApiRequest request;
+    std::vector<RequestDesk::Order> orders{};
+    std::vector<ApiCall::Choice> choices{};
+    std::int64_t prompts = 0;
     std::int64_t prompt_tokens = 0;
   };
-  [[nodiscard]] Orders orders_of(const ApiRequest& request);
-  void begin(const ApiRequest& request, Orders orders, const Answer& answer);
+  [[nodiscard]] Prepared prepare(ApiRequest request);
+  [[nodiscard]] std::string echo_of(const ApiRequest& request, std::size_t index,
+                                    std::span<const std::int32_t> tokens) const;
+  /// Those of prompt number `index` of the call.
+  void add_orders(std::int64_t index, std::vector<std::int32_t> tokens, Prepared& prepared);
+
+  void number(Prepared& prepared) const;
+  void begin(Prepared& prepared, const Answer& answer);
   /// The call's texts are not wanted any more.
   void drop(const ApiCall& call);
   [[nodiscard]] ReplyHead new_head(ApiKind kind);
@@ -102,9 +121,10 @@ class ServeApi {
   ServeOffer offer_;
   std::string salt_;  // of this server's ids
   std::int64_t calls_ = 0;
-  std::int64_t prompts_ = 0;
-  Ticket next_ticket_ = 0;
+  std::int64_t prompts_ = 0;  // of calls that were taken
+  Ticket next_ticket_ = 0;    // aside
   bool is_open_ = false;
+  std::int64_t texts_at_once_ = 0;
   std::string closed_;  // why; empty: it is not
   Clock::time_point start_ = Clock::now();
   std::int64_t created_;  // seconds since 1970

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/interruption.h"
 #include "base/small_file.h"
 #include "launch/input/chat_prompts.h"
 #include "launch/input/sampling_choice.h"
@@ -74,12 +75,16 @@ class Service {
         desk_(options.max_waiting),
         api_({.tokenizer = input_.tokenizer,
               .chat_template = input_.chat_template ? &*input_.chat_template : nullptr,
-              .desk = desk_},
+              .desk = desk_,
+              .post = [this](auto work) { server_.post(std::move(work)); },
+              .post_aside = [this](auto work) { server_.post_aside(std::move(work)); }},
              std::move(offer)),
         server_({.host = options.host, .port = options.port}, HttpLimits{},
-                [this](const HttpRequest& request, const std::shared_ptr<HttpAnswer>& answer) {
-                  api_.handle(request, answer);
-                }) {}
+                {.answer =
+                     [this](const HttpRequest& request, const std::shared_ptr<HttpAnswer>& answer) {
+                       api_.handle(request, answer);
+                     },
+                 .refuse = api_error}) {}
   ~Service() {
     server_.post([this] { api_.close("the server is stopping"); });
   }
@@ -88,8 +93,9 @@ class Service {
 
   [[nodiscard]] const ServeInput& input() const noexcept { return input_; }
   [[nodiscard]] const std::string& address() const noexcept { return server_.address(); }
-  void open(std::int64_t context_tokens) {
-    server_.post([this, context_tokens] { api_.open(context_tokens); });
+  void open(std::int64_t context_tokens, std::int64_t texts_at_once) {
+    server_.post(
+        [this, context_tokens, texts_at_once] { api_.open(context_tokens, texts_at_once); });
   }
   [[nodiscard]] RequestFeed feed() {
     return desk_.feed(
@@ -125,6 +131,8 @@ std::unique_ptr<Service> open_service(const Runtime& runtime, const OpenModel& m
   agree(runtime.world(), [&] {
     if (!runtime.is_first()) return;
     const Options& options = runtime.options();
+    require(!options.host.empty(), ErrorKind::usage,
+            "--host \"\": an address has to be named; 0.0.0.0 stands for all of this machine");
     const std::string& directory = model.files.directory();
     std::optional<ChatFiles> chat = find_chat_files(directory, options.chat_template);
     ServeInput input{
@@ -157,17 +165,6 @@ StepOptions step_options(const Runtime& runtime, const ModelConfig& config, cons
           .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
 }
 
-/// Until a rank is asked to stop. Collective.
-void serve(const Runtime& runtime, StepEngine& steps, Engine& engine, Service* service) {
-  RequestFeed feed = service != nullptr ? service->feed() : RequestFeed{};
-  feed.on_logits = [&](std::span<const LogitsRows> rows) {
-    const std::vector<PromptLogprob> logprobs =
-        gather_prompt_logprobs(engine.transformer().compute(), runtime.world(), rows);
-    if (service != nullptr) service->end_step(logprobs);
-  };
-  (void)run_requests(steps, feed);
-}
-
 RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& counts,
                          const ExpertLoads& loads) {
   return {.load = engine.load(),
@@ -179,35 +176,50 @@ RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStati
           .wall_seconds = counts.wall_seconds};
 }
 
+/// Until a rank is asked to stop. Collective.
+void serve(const Runtime& runtime, const ModelConfig& config, const Workload& work, Engine& engine,
+           Service* service) {
+  const std::int64_t context =
+      std::min(context_limit(runtime.options(), config), engine.capacity());
+  StepEngine steps(engine.transformer(), runtime.world(),
+                   step_options(runtime, config, service, engine.capacity(), work.sequences));
+  if (service != nullptr) {
+    service->open(context, runtime.options().parallel * runtime.world().size());
+    runtime.log().once(LogLevel::info, "http://{} answers; context of {} tokens",
+                       service->address(), context);
+  }
+  RequestFeed feed = service != nullptr ? service->feed() : RequestFeed{};
+  feed.on_logits = [&](std::span<const LogitsRows> rows) {
+    const std::vector<PromptLogprob> logprobs =
+        gather_prompt_logprobs(engine.transformer().compute(), runtime.world(), rows);
+    if (service != nullptr) service->end_step(logprobs);
+  };
+  (void)run_requests(steps, feed);
+  const ExpertLoads loads(runtime, engine);
+  const RunStatistics statistics = gather_run(runtime, engine, steps.statistics(), loads);
+  runtime.log().once(LogLevel::info, "stopped\n\n{}", statistics_text(statistics));
+  loads.record();
+}
+
 }  // namespace
 
 void run_serve(Runtime& runtime) {
   const OpenModel model = open_model(runtime);
   const std::unique_ptr<Service> service = open_service(runtime, model);
   announce(runtime);
-  runtime.run_or_end_early("nobody was served", [&] {
-    if (service) {
-      runtime.log().once(LogLevel::info, "{}", service->input().sampling.text);
-      runtime.log().once(LogLevel::info, "http://{} is there; the model is loading",
-                         service->address());
-    }
+  if (service) {
+    runtime.log().once(LogLevel::info, "{}", service->input().sampling.text);
+    runtime.log().once(LogLevel::info, "http://{} is there; the model is loading",
+                       service->address());
+  }
+  try {
     const Workload work = serve_workload(runtime.options(), model.config);
     Engine engine(runtime, model, work);
     engine.transformer().reset_statistics();
-    const std::int64_t context =
-        std::min(context_limit(runtime.options(), model.config), engine.capacity());
-    StepEngine steps(
-        engine.transformer(), runtime.world(),
-        step_options(runtime, model.config, service.get(), engine.capacity(), work.sequences));
-    if (service) service->open(context);
-    runtime.log().once(LogLevel::info, "http://{} answers; context of {} tokens",
-                       service ? service->address() : "", context);
-    serve(runtime, steps, engine, service.get());
-    const ExpertLoads loads(runtime, engine);
-    const RunStatistics statistics = gather_run(runtime, engine, steps.statistics(), loads);
-    runtime.log().once(LogLevel::info, "stopped\n\n{}", statistics_text(statistics));
-    loads.record();
-  });
+    serve(runtime, model.config, work, engine, service.get());
+  } catch (const Interrupted&) {  // while it loads: nothing is left undone then, either
+    runtime.log().once(LogLevel::info, "stopped before the model was loaded");
+  }
 }
 
 }  // namespace moesaic

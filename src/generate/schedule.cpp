@@ -28,8 +28,11 @@ int Schedule::choose_rank(const Waiting& next) const {
 }
 
 void Schedule::enter(std::int64_t group, int rank) {
-  Group& entry = groups_[group];
-  if (entry.requests == 0) std::erase(remembered_, group);
+  const auto [found, is_new] = groups_.try_emplace(group, Group{.rank = rank, .requests = 0});
+  Group& entry = found->second;
+  if (!is_new) --loads_[static_cast<std::size_t>(entry.rank)].groups;
+  ++loads_[static_cast<std::size_t>(rank)].groups;
+  if (!is_new && entry.requests == 0) std::erase(remembered_, group);
   entry = {rank, entry.requests + 1};
 }
 
@@ -37,7 +40,9 @@ void Schedule::leave(std::int64_t group) {
   if (--groups_[group].requests > 0) return;
   remembered_.push_back(group);
   if (std::ssize(remembered_) <= parallel_ * std::ssize(loads_)) return;
-  groups_.erase(remembered_.front());
+  const auto oldest = groups_.find(remembered_.front());
+  --loads_[static_cast<std::size_t>(oldest->second.rank)].groups;
+  groups_.erase(oldest);
   remembered_.pop_front();
 }
 

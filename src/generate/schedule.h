@@ -25,7 +25,8 @@ class Schedule {
   /// A request waits from now on.
   void add(RequestId id, const Request& request);
   /// Requests that have waited go, in the order of their arrival, each to the rank with the fewest
-  /// requests, then the fewest tokens of prompts, then the lowest number. One of a group goes to
+  /// requests, then the fewest tokens of prompts, then the fewest groups, then the lowest number.
+  /// One of a group goes to
   /// the rank that took the last of it, if that has room and the tokens that it generates beyond
   /// those of the rank with the fewest requests are no more than those of the prompt that the other
   /// would compute again. Of groups that have ended, as many are remembered as ranks keep ended
@@ -43,6 +44,7 @@ class Schedule {
   struct Load {
     std::int64_t requests = 0;
     std::int64_t prompt_tokens = 0;
+    std::int64_t groups = 0;  // whose last request went there
     auto operator<=>(const Load&) const = default;
   };
   struct Waiting {

@@ -6,6 +6,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -47,17 +49,18 @@ tcp::acceptor listen(asio::io_context& context, const HttpServer::Place& place) 
 
 class HttpServer::Impl {
  public:
-  Impl(const Place& place, const HttpLimits& limits, Handler handler)
+  Impl(const Place& place, const HttpLimits& limits, HttpHandler handler)
       : house_{.limits = limits, .handler = std::move(handler)},
         acceptor_(listen(context_, place)),
         address_(address_text(acceptor_.local_endpoint())),
         pause_(context_),
         leave_(context_) {
     accept();
-    thread_ = std::thread([this] { context_.run(); });
+    thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
+    aside_.join();
     asio::post(context_, [this] { close(); });
     thread_.join();
   }
@@ -66,8 +69,21 @@ class HttpServer::Impl {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   void post(std::function<void()> work) { asio::post(context_, std::move(work)); }
+  void post_aside(std::function<void()> work) { asio::post(aside_, std::move(work)); }
 
  private:
+  /// What throws here, as for want of memory, ends one connection, which nobody holds any more.
+  void run() {
+    for (bool is_done = false; !is_done;) {
+      try {
+        context_.run();
+        is_done = true;
+      } catch (const std::exception&) {
+        continue;
+      }
+    }
+  }
+
   void accept() {
     acceptor_.async_accept([this](boost::system::error_code error, tcp::socket socket) {
       if (house_.is_closing) return;
@@ -120,9 +136,10 @@ class HttpServer::Impl {
   asio::steady_timer leave_;
   std::vector<std::weak_ptr<HttpSession>> sessions_;
   std::thread thread_;
+  asio::thread_pool aside_{1};
 };
 
-HttpServer::HttpServer(const Place& place, const HttpLimits& limits, Handler handler)
+HttpServer::HttpServer(const Place& place, const HttpLimits& limits, HttpHandler handler)
     : impl_(std::make_unique<Impl>(place, limits, std::move(handler))) {}
 
 HttpServer::~HttpServer() = default;
@@ -133,6 +150,10 @@ const std::string& HttpServer::address() const noexcept {
 
 void HttpServer::post(std::function<void()> work) {
   impl_->post(std::move(work));
+}
+
+void HttpServer::post_aside(std::function<void()> work) {
+  impl_->post_aside(std::move(work));
 }
 
 }  // namespace moesaic

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
 
 namespace moesaic {
 namespace {
@@ -19,6 +19,10 @@ using boost::asio::ip::tcp;
 /// For a client to hear why it is refused.
 constexpr std::chrono::seconds kLeave(2);
 constexpr std::size_t kDiscarded = 65536;  // bytes at a time
+/// Of what comes before an answer is complete.
+constexpr std::size_t kMostEarly = 65536;
+/// Bytes of an answer that a client has the house's patience for.
+constexpr std::size_t kPiece = 65536;
 
 /// Status line and headers, or all of a message, as it travels.
 template <typename Message>
@@ -84,20 +88,12 @@ bool HttpSession::has_failed(const ErrorCode& error) {
   return true;
 }
 
-void HttpSession::refuse(int status, std::string_view message) {
+void HttpSession::refuse(int status, std::string_view why) {
   keeps_alive_ = false;  // where the next request would begin is not known
   is_refused_ = true;
-  is_head_ = false;
-  is_complete_ = false;
+  is_head_ = has_events_ = is_complete_ = false;
   state_ = State::answering;
-  const std::string error = JsonWriter()
-                                .field("message", message)
-                                .field("type", "invalid_request_error")
-                                .field("code", status)
-                                .text();
-  send({.status = status,
-        .content_type = "application/json",
-        .body = JsonWriter().raw_field("error", error).text()});
+  send(house_.handler.refuse(status, why));
 }
 
 void HttpSession::handle() {
@@ -109,13 +105,13 @@ void HttpSession::handle() {
                             .authorization = text_of(message[http::field::authorization]),
                             .body = std::move(message.body())};
   state_ = State::answering;
-  is_complete_ = false;
+  is_complete_ = has_events_ = false;
   gone_ = nullptr;
   stream_.expires_never();
   try {
-    house_.handler(request, shared_from_this());
+    house_.handler.answer(request, shared_from_this());
   } catch (...) {
-    refuse(500, current_error().what());
+    send(house_.handler.refuse(500, current_error().what()));
   }
   if (!is_complete_) watch();
 }
@@ -131,14 +127,29 @@ void HttpSession::look() {
   is_watching_ = false;
   if (state_ == State::closed) return;
   if (is_complete_) return go_on();
-  char byte = 0;
-  const ssize_t count = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  const bool is_there = count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
-  if (!is_there) lose();  // what has come early is the next request: it is read when it is time
+  if (!read_early()) return lose();
+  if (buffer_.size() < kMostEarly) watch();  // with more it is not looked whether it leaves
+}
+
+bool HttpSession::read_early() {
+  const auto place = buffer_.prepare(kMostEarly);
+  const ssize_t count =
+      ::recv(stream_.socket().native_handle(), place.data(), place.size(), MSG_DONTWAIT);
+  if (count > 0) buffer_.commit(static_cast<std::size_t>(count));
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
+}
+
+void HttpSession::on_gone(std::function<void()> call) {
+  if (state_ == State::closed) return call();
+  gone_ = std::move(call);
 }
 
 void HttpSession::send(HttpResponse response) {
   if (state_ != State::answering || is_complete_) return;
+  if (has_events_) {
+    send_event(response.body);
+    return end_events();
+  }
   http::response<http::string_body> message(static_cast<http::status>(response.status), 11);
   message.set(http::field::content_type, response.content_type);
   for (const auto& [name, value] : response.headers) message.set(name, value);
@@ -158,6 +169,7 @@ void HttpSession::begin_events() {
   message.set("X-Accel-Buffering", "no");
   message.chunked(is_chunked_);
   keeps_alive_ = keeps_alive_ && is_chunked_;
+  has_events_ = true;
   message.keep_alive(keeps_alive_);
   write(bytes_of(message.base()));
   keep_awake();
@@ -176,7 +188,7 @@ void HttpSession::send_event(std::string_view data) {
   if (state_ != State::answering || is_complete_) return;
   const std::string event = fmt::format("data: {}\n\n", data);
   write(is_chunked_ ? fmt::format("{:x}\r\n{}\r\n", event.size(), event) : event);
-  if (unsent_bytes_ > house_.limits.unsent_bytes) return lose();
+
   keep_awake();
 }
 
@@ -196,17 +208,28 @@ void HttpSession::write(std::string bytes) {
 void HttpSession::write_next() {
   is_writing_ = true;
   if (state_ == State::answering) stream_.expires_after(house_.limits.patience);
-  boost::asio::async_write(stream_, boost::asio::buffer(unsent_.front()),
-                           [self = shared_from_this()](const ErrorCode& error, std::size_t) {
-                             self->is_writing_ = false;
-                             if (self->state_ == State::closed) return;
-                             self->unsent_bytes_ -= std::ssize(self->unsent_.front());
-                             self->unsent_.pop_front();
-                             if (error) return self->lose();
-                             if (!self->unsent_.empty()) return self->write_next();
-                             if (self->state_ == State::answering) self->stream_.expires_never();
-                             if (self->is_complete_) self->go_on();
+  const std::string& first = unsent_.front();
+  const std::size_t count = std::min(first.size() - sent_, kPiece);
+  boost::asio::async_write(stream_, boost::asio::buffer(first.data() + sent_, count),
+                           [self = shared_from_this()](const ErrorCode& error, std::size_t sent) {
+                             self->end_write(error, sent);
                            });
+}
+
+void HttpSession::end_write(const ErrorCode& error, std::size_t sent) {
+  is_writing_ = false;
+  if (state_ == State::closed) return;
+  unsent_bytes_ -= static_cast<std::int64_t>(sent);
+  sent_ += sent;
+  const bool lags = has_events_ && unsent_bytes_ > house_.limits.unsent_bytes;
+  if (error || lags) return lose();
+  if (sent_ == unsent_.front().size()) {
+    unsent_.pop_front();
+    sent_ = 0;
+  }
+  if (!unsent_.empty()) return write_next();
+  if (state_ == State::answering) stream_.expires_never();
+  if (is_complete_) go_on();
 }
 
 /// The answer is there; when all of it has been sent, and nobody watches, the next request may

@@ -19,7 +19,7 @@ namespace moesaic {
 /// What the connections of a server share. Of its thread alone.
 struct HttpHouse {
   HttpLimits limits;
-  HttpServer::Handler handler;
+  HttpHandler handler;
   std::int64_t connections = 0;
   bool is_closing = false;  // connections end with the answer that is under way
 };
@@ -42,7 +42,7 @@ class HttpSession : public HttpAnswer, public std::enable_shared_from_this<HttpS
   void begin_events() override;
   void send_event(std::string_view data) override;
   void end_events() override;
-  void on_gone(std::function<void()> call) override { gone_ = std::move(call); }
+  void on_gone(std::function<void()> call) override;
 
  private:
   using ErrorCode = boost::beast::error_code;
@@ -53,13 +53,16 @@ class HttpSession : public HttpAnswer, public std::enable_shared_from_this<HttpS
   void handle();
   /// Whether reading has failed: then that is answered, where there is something to say.
   [[nodiscard]] bool has_failed(const ErrorCode& error);
-  void refuse(int status, std::string_view message);
+  void refuse(int status, std::string_view why);
   /// Looks, while an answer is awaited, whether the client is still there.
   void watch();
   void look();
+  /// Takes in what has come early of the next request; whether the client is still there.
+  [[nodiscard]] bool read_early();
   void keep_awake();
   void write(std::string bytes);
   void write_next();
+  void end_write(const ErrorCode& error, std::size_t sent);
   void go_on();
   /// Reads what a client that was refused still sends: it could not read the answer otherwise.
   void leave();
@@ -75,12 +78,14 @@ class HttpSession : public HttpAnswer, public std::enable_shared_from_this<HttpS
   State state_ = State::reading;
   bool keeps_alive_ = false;
   bool is_head_ = false;      // the headers of an answer are wanted alone
+  bool has_events_ = false;   // of the answer: they have begun
   bool is_chunked_ = false;   // the events that are sent
   bool is_complete_ = false;  // the answer: all of it has been given
   bool is_refused_ = false;   // what was read is no request
   bool is_watching_ = false;
   bool is_writing_ = false;
   std::deque<std::string> unsent_;
+  std::size_t sent_ = 0;  // bytes of the first of these
   std::int64_t unsent_bytes_ = 0;
   std::function<void()> gone_;
 };

@@ -64,7 +64,7 @@ std::vector<RequestId> RequestDesk::unwanted() {
 
 RequestFeed RequestDesk::feed(Listener listener) {
   listener_ = std::move(listener);
-  const auto keep = [this](const Finished& finished) { ended_.push_back(finished); };
+
   return {
       .next = [this] { return next(); },
       .may_come =
@@ -75,8 +75,8 @@ RequestFeed RequestDesk::feed(Listener listener) {
       .unwanted = [this] { return unwanted(); },
       .on_token =
           [this](const NewToken& token) { listener_.on_token(tickets_.at(token.request), token); },
-      .on_finished = keep,
-      .on_damaged = keep};
+      .on_finished = [this](Finished&& finished) { ended_.push_back(std::move(finished)); },
+      .on_damaged = [this](const Finished& finished) { ended_.push_back(finished); }};
 }
 
 void RequestDesk::end_step(std::span<const PromptLogprob> logprobs) {

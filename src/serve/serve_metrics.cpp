@@ -38,7 +38,7 @@ std::string ServeMetrics::text(const Now& now) const {
       metric("requests_waiting", "gauge", now.waiting, "Texts that wait for a rank.") +
       metric("prompt_tokens_total", "counter", prompt_tokens_, "Tokens of prompts that came.") +
       metric("generation_tokens_total", "counter", generated_tokens_, "Tokens generated.") +
-      metric("requests_refused_total", "counter", refused_, "Calls answered with an error.") +
+      metric("requests_refused_total", "counter", refused_, "Calls that were refused.") +
       metric_head("requests_finished_total", "counter", "Texts that ended, by finish_reason.");
   for (const auto& [reason, count] : finished_) {
     text +=

@@ -114,6 +114,17 @@ bool is_remembered(Schedule& schedule, RequestId id, std::int64_t group) {
   return is;
 }
 
+TEST(Schedule, groups_that_come_one_after_the_other_go_over_the_ranks) {
+  Schedule schedule(3, 2);
+  std::vector<int> ranks;
+  for (const std::int64_t group : {1, 2, 3, 1, 4, 2, 3, 4}) {
+    schedule.add(group, prompt_of(5, group));
+    ranks.push_back(ranks_of(schedule.assign()).at(0));
+    schedule.remove(group);
+  }
+  EXPECT_EQ(ranks, (std::vector<int>{0, 1, 2, 0, 0, 1, 2, 0}));
+}
+
 TEST(Schedule, the_last_groups_that_have_ended_are_remembered) {
   Schedule schedule(2, 2);
   schedule.add(0, prompt_of(5));  // keeps rank 0 busy

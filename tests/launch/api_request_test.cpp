@@ -92,6 +92,26 @@ TEST(ApiRequest, parts_of_a_content_are_joined) {
   EXPECT_EQ(*content_of(request, 1).text(), "a\nb");
 }
 
+TEST(ApiRequest, arguments_of_calls_are_objects_for_the_template) {
+  const ApiRequest request = chat(
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null,
+          "tool_calls": [{"id": "1", "type": "function", "function":
+              {"name": "{}", "arguments": "{\"city\": \"Paris\"}"}},
+              {"id": "2", "type": "function", "function": {"name": "w", "arguments": "{"}}]}]})");
+  const auto& message = *request.chat->messages.sequence()->items.at(1).dict();
+  const auto function = [&](std::size_t index) {
+    return *message.find("tool_calls")
+                ->sequence()
+                ->items.at(index)
+                .dict()
+                ->find("function")
+                ->dict();
+  };
+  EXPECT_EQ(*function(0).find("arguments")->dict()->find("city")->text(), "Paris");
+  EXPECT_EQ(*function(0).find("name")->text(), "{}");
+  EXPECT_EQ(*function(1).find("arguments")->text(), "{");
+}
+
 TEST(ApiRequest, tools_go_to_the_template_unless_none_is_to_be_called) {
   const std::string body =
       R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}])";
@@ -127,6 +147,9 @@ TEST(ApiRequest, refuses_with_the_name_of_the_field) {
       {R"({"prompt": "a", "max_tokens": "7"})", "request: max_tokens: "},
       {R"({"prompt": "a", "n": 129})", "n: more than 128"},
       {R"({"prompt": "a", "stream_options": {"usage": true}})", "stream_options.usage: unknown"},
+      {R"({"prompt": "a", "logprobs": 21})", "logprobs: more than 20"},
+      {R"({"prompt": "a", "stop": ")" + std::string(1025, 'x') + "\"}",
+       "stop: a text of more than"},
       {R"({"prompt": "a", "stop": [""]})", "request: stop[0]: "}};
   for (const auto& [body, text] : completions) {
     EXPECT_NE(refusal(ApiKind::completion, body).find(text), std::string::npos)
@@ -147,6 +170,8 @@ TEST(ApiRequest, refuses_with_the_name_of_the_field) {
       {start + R"(, "response_format": {"type": "json_object"}})",
        "request: response_format.type: only \"text\""},
       {start + R"(, "logprobs": 3})", "request: logprobs: "},
+      {start + R"(, "logprobs": true, "top_logprobs": 21})", "request: top_logprobs: "},
+      {start + R"(, "max_tokens": 3, "max_completion_tokens": 3})", "both max_tokens and"},
       {start + R"(, "top_logprobs": 3})", "top_logprobs go with \"logprobs\": true"},
       {start + R"(, "add_generation_prompt": false})", "request: add_generation_prompt: only"}};
   for (const auto& [body, text] : chats) {

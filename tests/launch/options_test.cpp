@@ -167,7 +167,7 @@ TEST(Options, AnOptionOfOtherVerbsIsToldWithThese) {
   EXPECT_EQ(usage_error({"sft", "-n", "3"}),
             "-n (--predict) is no option of moesaic sft; it is one of chat, generate, plan");
   EXPECT_EQ(usage_error({"score", "parallel=3"}),
-            "parallel is no option of moesaic score; it is one of generate, plan");
+            "parallel is no option of moesaic score; it is one of generate, serve, plan");
   EXPECT_EQ(usage_error({"generate", "--ranks", "3"}),
             "--ranks is no option of moesaic generate; it is one of plan, study predict, study "
             "export smpi");

@@ -21,8 +21,15 @@ const std::string kModel = MOESAIC_TEST_DATA "/demo-model";
 /// What a client gets.
 class HeardAnswer : public HttpAnswer {
  public:
-  void send(HttpResponse response) override { whole = std::move(response); }
-  void begin_events() override {}
+  void send(HttpResponse response) override {
+    if (!has_begun_) {
+      whole = std::move(response);
+      return;
+    }
+    events.push_back(response.body);
+    is_over = true;
+  }
+  void begin_events() override { has_begun_ = true; }
   void send_event(std::string_view data) override { events.emplace_back(data); }
   void end_events() override { is_over = true; }
   void on_gone(std::function<void()> call) override { gone = std::move(call); }
@@ -33,6 +40,9 @@ class HeardAnswer : public HttpAnswer {
   std::vector<std::string> events;
   bool is_over = false;
   std::function<void()> gone;
+
+ private:
+  bool has_begun_ = false;
 };
 
 class ServeApiTest : public testing::Test {
@@ -46,7 +56,16 @@ class ServeApiTest : public testing::Test {
                     .conversations = {}};
     return made;
   }
-  void SetUp() override { api_.open(64); }
+  /// Nothing is done aside: at once.
+  ServeApi::Parts parts(const ChatTemplate* chat_template) {
+    const auto now = [](const std::function<void()>& work) { work(); };
+    return {.tokenizer = tokenizer_,
+            .chat_template = chat_template,
+            .desk = desk_,
+            .post = now,
+            .post_aside = now};
+  }
+  void SetUp() override { api_.open(64, 2); }
 
   std::shared_ptr<HeardAnswer> ask(const std::string& method, const std::string& path,
                                    const std::string& body = "", const std::string& key = "") {
@@ -71,7 +90,7 @@ class ServeApiTest : public testing::Test {
   Tokenizer tokenizer_ = Tokenizer::from_directory(kModel);
   ChatTemplate template_ = ChatTemplate::from_directory(kModel);
   RequestDesk desk_{4};
-  ServeApi api_{{.tokenizer = tokenizer_, .chat_template = &template_, .desk = desk_}, offer()};
+  ServeApi api_{parts(&template_), offer()};
 };
 
 TEST_F(ServeApiTest, answers_with_all_choices_when_the_last_has_ended) {
@@ -137,9 +156,11 @@ TEST_F(ServeApiTest, completions_have_log_probabilities_of_their_own_form) {
   api_.take(0, PromptLogprob{.request = 0, .position = 1, .logprob = {2, -0.1F}});
   api_.take(0, PromptLogprob{.request = 0, .position = 1, .logprob = {3, -0.05F}});
   api_.take(0, PromptLogprob{.request = 0, .position = 2, .logprob = {4, -9}});  // beyond it
+  api_.take(0, PromptLogprob{.request = 0, .position = 2, .logprob = {3, -1}});
   api_.take(0, Finished{});
   const Json choice = answer->json().at("choices").at(std::int64_t{0});
-  EXPECT_EQ(choice.at("text").as_string(), tokenizer_.decode(std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(choice.at("text").as_string(),
+            tokenizer_.decode(std::vector<std::int32_t>{1, 2}, false));
   const Json logprobs = choice.at("logprobs");
   EXPECT_EQ(logprobs.at("tokens").size(), 2);
   EXPECT_TRUE(logprobs.at("token_logprobs").at(std::int64_t{0}).is_null());
@@ -154,6 +175,32 @@ TEST_F(ServeApiTest, completions_have_log_probabilities_of_their_own_form) {
   EXPECT_EQ(logprobs.at("text_offset").at(std::int64_t{0}).as_int(), 0);
 }
 
+TEST_F(ServeApiTest, offsets_are_those_of_the_text) {
+  const std::int32_t end = *tokenizer_.token_id("<|im_end|>");
+  const std::vector<std::int32_t> tokens = tokenizer_.encode("Ünï<|im_end|>x");
+  const auto answer =
+      complete(R"({"prompt": "Ünï<|im_end|>x", "max_tokens": 2, "echo": true, "logprobs": 0})");
+  for (std::size_t i = 1; i < tokens.size(); ++i) {
+    api_.take(
+        0, PromptLogprob{
+               .request = 0, .position = static_cast<std::int64_t>(i), .logprob = {tokens[i], -1}});
+  }
+  Finished finished;
+  finished.text = "y";
+  finished.tokens = {end, tokens.back()};
+  finished.logprobs = {{{end, -1}}, {{tokens.back(), -1}}};
+  api_.take(0, finished);
+  const Json choice = answer->json().at("choices").at(std::int64_t{0});
+  EXPECT_EQ(choice.at("text").as_string(), "Ünï<|im_end|>xy");
+  const Json offsets = choice.at("logprobs").at("text_offset");
+  const std::int64_t count = std::ssize(tokens);
+  ASSERT_EQ(offsets.size(), count + 2);
+  EXPECT_EQ(offsets.at(count - 2).as_int(), 3);   // <|im_end|>
+  EXPECT_EQ(offsets.at(count - 1).as_int(), 13);  // x
+  EXPECT_EQ(offsets.at(count).as_int(), 14);      // which the text leaves out
+  EXPECT_EQ(offsets.at(count + 1).as_int(), 14);
+}
+
 TEST_F(ServeApiTest, texts_that_nobody_waits_for_are_withdrawn) {
   const auto answer = complete(R"({"prompt": "In the", "n": 2})");
   EXPECT_EQ(desk_.waiting(), 2);
@@ -163,6 +210,35 @@ TEST_F(ServeApiTest, texts_that_nobody_waits_for_are_withdrawn) {
   EXPECT_EQ(answer->whole.status, 0);
   EXPECT_NE(ask("GET", "/metrics")->whole.body.find("finished_total{finish_reason=\"abort\"} 2"),
             std::string::npos);
+}
+
+TEST_F(ServeApiTest, tells_how_many_texts_run_and_how_many_wait) {
+  EXPECT_EQ(complete(R"({"prompt": "In", "n": 4})")->whole.status, 0);
+  RequestFeed feed = desk_.feed({});
+  for (int i = 0; i < 3; ++i) (void)feed.next();  // one ahead of two places
+  const std::string metrics = ask("GET", "/metrics")->whole.body;
+  EXPECT_NE(metrics.find("requests_running 2\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("requests_waiting 2\n"), std::string::npos) << metrics;
+}
+
+TEST_F(ServeApiTest, an_answer_may_not_take_the_memory_of_all) {
+  api_.open(1'000'000, 2);
+  EXPECT_EQ(complete(R"({"prompt": "In", "max_tokens": 100000, "logprobs": 10})")->whole.status,
+            400);
+  EXPECT_EQ(complete(R"({"prompt": "In", "max_tokens": 10000, "logprobs": 10})")->whole.status, 0);
+  const std::string long_text(6 << 20U, 'a');
+  EXPECT_EQ(complete(R"({"echo": true, "n": 3, "max_tokens": 1, "prompt": ")" + long_text + "\"}")
+                ->whole.status,
+            400);
+}
+
+TEST_F(ServeApiTest, texts_are_numbered_when_their_calls_are_taken) {
+  (void)complete(R"({"prompt": "In", "max_tokens": 64})");  // refused
+  (void)complete(R"({"prompt": ["In", "The"], "max_tokens": 1})");
+  (void)complete(R"({"prompt": "In", "max_tokens": 1})");
+  (void)complete(R"({"prompt": "In", "max_tokens": 1, "seed": 7})");
+  RequestFeed feed = desk_.feed({});
+  for (const std::uint64_t stream : {0U, 1U, 2U, 0U}) EXPECT_EQ(feed.next()->stream, stream);
 }
 
 TEST_F(ServeApiTest, refuses_what_has_no_room) {
@@ -214,7 +290,7 @@ TEST_F(ServeApiTest, tells_of_damage_and_of_its_end) {
 }
 
 TEST_F(ServeApiTest, waits_for_the_model) {
-  ServeApi loading({.tokenizer = tokenizer_, .chat_template = nullptr, .desk = desk_}, offer());
+  ServeApi loading(parts(nullptr), offer());
   const auto ask_it = [&](const std::string& method, const std::string& path,
                           const std::string& body) {
     const auto answer = std::make_shared<HeardAnswer>();
@@ -224,7 +300,7 @@ TEST_F(ServeApiTest, waits_for_the_model) {
   EXPECT_EQ(ask_it("GET", "/health", "").status, 503);
   EXPECT_EQ(ask_it("GET", "/v1/models", "").status, 200);
   EXPECT_EQ(ask_it("POST", "/v1/completions", R"({"prompt": "In"})").status, 503);
-  loading.open(64);
+  loading.open(64, 2);
   EXPECT_EQ(ask_it("GET", "/health", "").status, 200);
   const HttpResponse chat =
       ask_it("POST", "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})");
@@ -235,19 +311,21 @@ TEST_F(ServeApiTest, waits_for_the_model) {
 TEST_F(ServeApiTest, asks_for_its_key) {
   ServeOffer with_key = offer();
   with_key.api_key = "secret";
-  ServeApi locked({.tokenizer = tokenizer_, .chat_template = &template_, .desk = desk_}, with_key);
+  ServeApi locked(parts(&template_), with_key);
   const auto status = [&](const std::string& path, const std::string& key) {
     const auto answer = std::make_shared<HeardAnswer>();
     locked.handle({.method = "GET", .path = path, .authorization = key, .body = ""}, answer);
     return answer->whole.status;
   };
-  locked.open(64);
+  locked.open(64, 2);
   EXPECT_EQ(status("/health", ""), 200);
   for (const char* key :
        {"", "secret", "Bearer ", "Bearer secre", "Bearer secretx", "Bearer Secret"}) {
     EXPECT_EQ(status("/v1/models", key), 401) << key;
   }
   EXPECT_EQ(status("/v1/models", "Bearer secret"), 200);
+  EXPECT_EQ(status("/v1/models/demo", "bearer secret"), 200);
+  EXPECT_EQ(status("/v1/models/other", "Bearer secret"), 404);
 }
 
 TEST_F(ServeApiTest, tells_tokens_and_prompts) {
