@@ -83,22 +83,35 @@ void HeadProducts::transposed(const HeadMatrix& matrix, const HeadRange& heads,
   if (!along) adapters_.pass_back(back, adapted_, x);
 }
 
-void HeadProducts::add_gradients(const HeadMatrix& matrix, const HeadRange& heads,
-                                 const Sides& sides, AdapterGradients& gradients) {
-  if (matrix.adapter == nullptr) return;
-  set(matrix, heads);
+AdapterGradientInput HeadProducts::gradient_input(const HeadMatrix& matrix, const HeadRange& heads,
+                                                  const Backward& pass) {
   samples_.clear();
   for (const AdapterRows& head : adapted_) {
-    for (const SampleRange& sample : sides.samples) {
+    for (const SampleRange& sample : pass.samples) {
       samples_.push_back({head.first_row + sample.first_row, sample.num_rows});
     }
   }
-  const AdapterGradientInput input{.x = rows_of(heads, sides.x, matrix.all.depth, x_rows_),
-                                   .dy = rows_of(heads, sides.y, matrix.rows, y_rows_),
-                                   .inner = inner_rows(matrix, heads, inner_),
-                                   .back = inner_rows(matrix, heads, back_),
-                                   .samples = samples_};
+  return {.x = rows_of(heads, pass.x, matrix.all.depth, x_rows_),
+          .dy = rows_of(heads, pass.y, matrix.rows, y_rows_),
+          .inner = inner_rows(matrix, heads, inner_),
+          .back = inner_rows(matrix, heads, back_),
+          .samples = samples_};
+}
+
+void HeadProducts::backward(const HeadMatrix& matrix, const HeadRange& heads, const Backward& pass,
+                            AdapterGradients& gradients) {
+  transposed(matrix, heads, pass.y, pass.gradient);  // which makes back_
+  if (matrix.adapter == nullptr) return;
+  const AdapterGradientInput input = gradient_input(matrix, heads, pass);
   adapters_.project(input.x, adapted_, input.inner);
+  adapters_.add_gradients(input, adapted_, gradients);
+}
+
+void HeadProducts::transposed_backward(const HeadMatrix& matrix, const HeadRange& heads,
+                                       const Backward& pass, AdapterGradients& gradients) {
+  forward(matrix, heads, pass.x, pass.gradient);  // which makes inner_
+  if (matrix.adapter == nullptr) return;
+  const AdapterGradientInput input = gradient_input(matrix, heads, pass);
   adapters_.project_back(input.dy, adapted_, input.back);
   adapters_.add_gradients(input, adapted_, gradients);
 }

@@ -43,23 +43,30 @@ class HeadProducts {
   /// x [all_rows, inputs] = y W.
   void transposed(const HeadMatrix& matrix, const HeadRange& heads, HeadRows<const float> y,
                   MatrixView<float> x);
-  /// The rows that gradients are summed over: one of x and y is what a product got, the other the
-  /// gradient of what it gave.
-  struct Sides {
+  /// A backward pass: one of x and y is what the product got, the other the gradient of what it
+  /// gave.
+  struct Backward {
     HeadRows<const float> x;
     HeadRows<const float> y;
+    MatrixView<float> gradient;            ///< of what it got, overwritten
     std::span<const SampleRange> samples;  ///< rows of one head
   };
-  /// Those of the adapter, if there is one: of each head and sample one chain for A, and one for
-  /// the head's rows of B.
-  void add_gradients(const HeadMatrix& matrix, const HeadRange& heads, const Sides& sides,
-                     AdapterGradients& gradients);
+  /// Through forward(), to x. Adds the gradients of the adapter, if there is one: of each head and
+  /// sample one chain for A, and one for the head's rows of B.
+  void backward(const HeadMatrix& matrix, const HeadRange& heads, const Backward& pass,
+                AdapterGradients& gradients);
+  /// Through transposed(), to y, the same way.
+  void transposed_backward(const HeadMatrix& matrix, const HeadRange& heads, const Backward& pass,
+                           AdapterGradients& gradients);
 
  private:
   /// Groups, and parts of the adapter.
   void set(const HeadMatrix& matrix, const HeadRange& heads);
   [[nodiscard]] MatrixView<float> inner_rows(const HeadMatrix& matrix, const HeadRange& heads,
                                              Buffer<float>& buffer);
+  /// Of the heads of set().
+  [[nodiscard]] AdapterGradientInput gradient_input(const HeadMatrix& matrix,
+                                                    const HeadRange& heads, const Backward& pass);
 
   GroupedGemm& gemm_;
   AdapterProducts& adapters_;

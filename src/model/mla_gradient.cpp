@@ -163,24 +163,21 @@ void MlaGradient::find_queries(const Pass& pass, const HeadRange& heads) {
 
 void MlaGradient::pass_back_heads(const Pass& pass, const HeadRange& heads) {
   const Heads at = matrices_of(heads);
-  const HeadMatrix keys = mla_keys(config_, pass.weights);
-  const HeadMatrix values = mla_values(config_, pass.weights);
-  const HeadRows<float> results =
-      by_row(mixed_gradients(heads.rows), config_.value_dim).from(heads.first);
   find_queries(pass, heads);
-  products_.transposed(values, heads, results, at.result_gradients);
-  products_.add_gradients(
-      values, heads,
-      {.x = pass.stash.attended().from(heads.first), .y = results, .samples = pass.part.samples},
-      pass.part.adapters);
+  products_.backward(mla_values(config_, pass.weights), heads,
+                     {.x = pass.stash.attended().from(heads.first),
+                      .y = by_row(mixed_gradients(heads.rows), config_.value_dim).from(heads.first),
+                      .gradient = at.result_gradients,
+                      .samples = pass.part.samples},
+                     pass.part.adapters);
   differentiate(pass, heads);
-  const HeadRows<float> met = by_head(at.query_gradients, heads.rows);
-  products_.forward(keys, heads, met, at.projected_gradients);
-  products_.add_gradients(keys, heads,
-                          {.x = met,
-                           .y = by_row(pass.stash.queries(), config_.query_dim()).from(heads.first),
-                           .samples = pass.part.samples},
-                          pass.part.adapters);
+  products_.transposed_backward(
+      mla_keys(config_, pass.weights), heads,
+      {.x = by_head(at.query_gradients, heads.rows),
+       .y = by_row(pass.stash.queries(), config_.query_dim()).from(heads.first),
+       .gradient = at.projected_gradients,
+       .samples = pass.part.samples},
+      pass.part.adapters);
   context_.for_each_row(heads.rows, [&](std::int64_t row) { collect(pass, heads, row); });
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -134,18 +135,27 @@ class HeadProductsTest : public testing::TestWithParam<std::tuple<bool, bool>> {
   GroupedGemm gemm_{compute_};
   AdapterProducts adapters_{compute_, gemm_};
   HeadProducts products_{gemm_, adapters_};
+
+  [[nodiscard]] std::vector<float> forward() {
+    std::vector<float> y(kLastTwo.all_rows() * kHeadRows);
+    products_.forward(its_.matrix(), kLastTwo, its_.x_rows,
+                      {y.data(), kLastTwo.all_rows(), kHeadRows});
+    return y;
+  }
+  [[nodiscard]] std::vector<float> transposed() {
+    std::vector<float> x(kLastTwo.all_rows() * kInputs);
+    products_.transposed(its_.matrix(), kLastTwo, its_.y_rows,
+                         {x.data(), kLastTwo.all_rows(), kInputs});
+    return x;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(AdapterAndOrder, HeadProductsTest,
                          testing::Combine(testing::Bool(), testing::Bool()));
 
 TEST_P(HeadProductsTest, every_head_meets_its_own_rows) {
-  std::vector<float> y(kLastTwo.all_rows() * kHeadRows);
-  products_.forward(its_.matrix(), kLastTwo, its_.x_rows,
-                    {y.data(), kLastTwo.all_rows(), kHeadRows});
-  std::vector<float> x(kLastTwo.all_rows() * kInputs);
-  products_.transposed(its_.matrix(), kLastTwo, its_.y_rows,
-                       {x.data(), kLastTwo.all_rows(), kInputs});
+  const std::vector<float> y = forward();
+  const std::vector<float> x = transposed();
   for (std::int64_t i = 0; i < kLastTwo.all_rows(); ++i) {
     const std::int64_t head = kLastTwo.first + i / kTokens;
     const std::int64_t row = i % kTokens;
@@ -170,9 +180,25 @@ TEST_P(HeadProductsTest, every_head_meets_its_own_rows) {
 
 TEST_P(HeadProductsTest, gradients_of_all_heads_meet_in_one_adapter) {
   const std::vector<SampleRange> samples = {{0, 3}, {3, 4}};
+  std::vector<float> dx(kLastTwo.all_rows() * kInputs);
   AdapterGradients gradients(its_.set->places(), *compute_.vector);
-  products_.add_gradients(its_.matrix(), kLastTwo,
-                          {.x = its_.x_rows, .y = its_.y_rows, .samples = samples}, gradients);
+  products_.backward(its_.matrix(), kLastTwo,
+                     {.x = its_.x_rows,
+                      .y = its_.y_rows,
+                      .gradient = {dx.data(), kLastTwo.all_rows(), kInputs},
+                      .samples = samples},
+                     gradients);
+  std::vector<float> dy(kLastTwo.all_rows() * kHeadRows);
+  AdapterGradients of_transposed(its_.set->places(), *compute_.vector);
+  products_.transposed_backward(its_.matrix(), kLastTwo,
+                                {.x = its_.x_rows,
+                                 .y = its_.y_rows,
+                                 .gradient = {dy.data(), kLastTwo.all_rows(), kHeadRows},
+                                 .samples = samples},
+                                of_transposed);
+  EXPECT_EQ(dx, transposed());
+  EXPECT_EQ(dy, forward());
+  EXPECT_TRUE(std::ranges::equal(of_transposed.sums(), gradients.sums()));
   EXPECT_EQ(gradients.touched(0, Factor::a), its_.has_adapter);
   if (!its_.has_adapter) return;
   const AdapterPlace place = its_.set->places()[0];
