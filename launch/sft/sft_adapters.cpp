@@ -75,18 +75,6 @@ void require_dropout_of(std::span<const AdapterSpec> adapters, double share,
 
 }  // namespace
 
-void require_trainable(const OpenModel& model) {
-  const std::vector<LayerConfig>& layers = model.config.layers;
-  const auto layer = std::ranges::find_if_not(
-      layers, [](const LayerConfig& each) { return each.mixer->can_be_trained(); });
-  if (layer == layers.end()) return;
-  const MixerText text = layer->mixer->text();
-  fail(ErrorKind::usage,
-       "{}: models of family {} cannot be trained: layer {} ({}: {}) has no backward pass",
-       model.files.directory(), model.config.family, layer - layers.begin(), text.label,
-       text.sizes);
-}
-
 std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime, const OpenModel& model) {
   std::vector<AdapterSite> sites;
   agree(runtime.world(), [&] { sites = adapter_sites(model.files.names(model.config)); });
@@ -119,7 +107,6 @@ double choose_dropout(const Runtime& runtime, const AdapterFiles* lora,
 
 std::vector<AdapterSpec> choose_adapters(const Command& command, const OpenModel& model,
                                          std::span<const AdapterSite> sites) {
-  require_trainable(model);
   if (!model.adapter) return new_adapters(command.options, sites);
   require_agreement(command, *model.adapter, sites);
   return model.adapter->specs();

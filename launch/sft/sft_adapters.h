@@ -9,10 +9,6 @@
 
 namespace moesaic {
 
-/// Throws Error{usage} naming the model's family and layer for a kind of layer that has no backward
-/// pass.
-void require_trainable(const OpenModel& model);
-
 /// All matrices of the model that can have adapters. Collective.
 [[nodiscard]] std::vector<AdapterSite> find_adapter_sites(const Runtime& runtime,
                                                           const OpenModel& model);
@@ -23,7 +19,7 @@ void require_trainable(const OpenModel& model);
 [[nodiscard]] std::vector<AdapterSpec> choose_adapters(const Runtime& runtime,
                                                        const OpenModel& model,
                                                        std::span<const AdapterSite> sites);
-/// The same by one process that is no rank, and of a model that can be trained. Throws Error.
+/// The same by one process that is no rank. Throws Error.
 [[nodiscard]] std::vector<AdapterSpec> choose_adapters(const Command& command,
                                                        const OpenModel& model,
                                                        std::span<const AdapterSite> sites);

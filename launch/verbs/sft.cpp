@@ -6,7 +6,6 @@
 #include "launch/job/verbs.h"
 #include "launch/job/written_files.h"
 #include "launch/sft/adapter_source.h"
-#include "launch/sft/sft_adapters.h"
 #include "launch/sft/sft_output.h"
 #include "launch/sft/sft_run.h"
 #include "src/tokenizer/tokenizer.h"
@@ -30,7 +29,6 @@ void run_sft(Runtime& runtime) {
                        *options.lora, *lora);
   }
   const OpenModel model = open_model(runtime, lora);
-  if (is_training(options)) agree(runtime.world(), [&] { require_trainable(model); });
   const SftData data = read_sft_data(runtime, model);
   if (is_training(options)) return train(runtime, model, data);
   runtime.log().once(LogLevel::info, "{}", samples_text(data.train, data.train_report));

@@ -96,8 +96,6 @@ class MixerKind {
   [[nodiscard]] virtual std::int64_t row_bytes() const = 0;
   /// The same that does not grow with tokens alone.
   [[nodiscard]] virtual std::int64_t pass_bytes(const PassSize& /*pass*/) const { return 0; }
-  /// Whether its mixers have a backward pass.
-  [[nodiscard]] virtual bool can_be_trained() const { return true; }
   /// What a backward pass needs of the forward pass besides the layer's input, a token.
   [[nodiscard]] virtual std::int64_t kept_bytes() const = 0;
   /// Working memory of a backward pass besides that of a forward pass, a token.
