@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 #include "tests/kernels/runnable_kernels.h"
-#include "tests/kernels/slopes.h"
+#include "tests/support/slopes.h"
 
 namespace moesaic {
 namespace {

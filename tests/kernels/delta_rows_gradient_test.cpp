@@ -6,7 +6,7 @@
 
 #include "kernels/delta_gradient.h"
 #include "tests/kernels/runnable_kernels.h"
-#include "tests/kernels/slopes.h"
+#include "tests/support/slopes.h"
 
 namespace moesaic {
 namespace {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -18,12 +17,11 @@
 #include "src/model/model_config.h"
 #include "tests/model/naive_delta.h"
 #include "tests/model/packed_weight.h"
+#include "tests/support/slopes.h"
 #include "tests/support/test_engine.h"
 
 namespace moesaic {
 namespace {
-
-using FloatRows = std::vector<float>;
 
 /// Some samples; the loss is the sum of y times dy.
 struct DeltaProblem {
@@ -51,23 +49,10 @@ struct DeltaProblem {
     }
     return all;
   }
-  /// By central differences, of every `stride`-th element. `values` are part of this problem.
+  /// By every `stride`-th element of `values`, which are part of this problem.
   [[nodiscard]] Doubles slopes(Doubles& values, std::size_t stride) {
-    constexpr double kDifference = 1e-5;
-    const auto loss = [&] {
-      const Doubles y = results();
-      return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
-    };
-    Doubles found;
-    for (std::size_t i = 0; i < values.size(); i += stride) {
-      const double x0 = values[i];
-      values[i] = x0 + kDifference;
-      const double above = loss();
-      values[i] = x0 - kDifference;
-      found.push_back((above - loss()) / (2 * kDifference));
-      values[i] = x0;
-    }
-    return found;
+    const auto loss = [&] { return product(results().data(), dy.data(), std::ssize(dy)); };
+    return moesaic::slopes(values, loss, stride);
   }
 };
 
@@ -125,7 +110,7 @@ class DeltaLayer {
     keep_matrix(DeltaWeight::kRates, model.rates, model.config.hidden, Precision::f32);
     keep_matrix(DeltaWeight::kOut, model.out, model.config.value_width(), precision);
     const auto keep_vector = [&](DeltaWeight::Place place, const Doubles& values) {
-      vectors_.push_back(std::make_unique<FloatRows>(as_floats(values)));
+      vectors_.push_back(std::make_unique<Floats>(as_floats(values)));
       set_[place].vector = *vectors_.back();
     };
     keep_vector(DeltaWeight::kConvolution, model.convolution);
@@ -171,7 +156,7 @@ class DeltaLayer {
   }
 
   WeightSet set_;
-  std::vector<std::unique_ptr<FloatRows>> vectors_;
+  std::vector<std::unique_ptr<Floats>> vectors_;
   std::vector<std::unique_ptr<PackedWeight>> packed_;
   std::optional<AdapterSet> adapters_;
 };
@@ -183,7 +168,7 @@ struct DeltaRun {
 };
 
 struct DeltaResult {
-  FloatRows y, y_kept, dx;
+  Floats y, y_kept, dx;
   std::vector<std::int64_t> sums;  // of AdapterGradients
   std::int64_t kept_bytes = 0;
 };
@@ -221,12 +206,12 @@ DeltaResult run_rank(const DeltaProblem& problem, const DeltaRun& run, Communica
   batch.fill(chunks, model.vocab_size);
   const std::unique_ptr<TokenMixer> mixer = make_delta_net(delta, context);
   mixer->begin(batch);
-  FloatRows x = as_floats(problem.x);
-  FloatRows dy = as_floats(problem.dy);
-  const auto matrix = [&](FloatRows& values) {
+  Floats x = as_floats(problem.x);
+  Floats dy = as_floats(problem.dy);
+  const auto matrix = [&](Floats& values) {
     return MatrixView<float>(values.data(), rows, delta.hidden);
   };
-  const FloatRows zeros(x.size());
+  const Floats zeros(x.size());
   DeltaResult result{.y = zeros, .y_kept = zeros, .dx = zeros, .sums = {}};
   const MixerLayer at{0, layer.set()};
   const std::unique_ptr<Stash> stash = mixer->make_stash();
@@ -252,8 +237,8 @@ DeltaResult run_delta(const DeltaProblem& problem, const DeltaRun& run) {
 }
 
 /// Every `stride`-th of some sums, as gradients.
-FloatRows some(std::span<const std::int64_t> sums, std::size_t stride) {
-  FloatRows found;
+Floats some(std::span<const std::int64_t> sums, std::size_t stride) {
+  Floats found;
   for (std::size_t i = 0; i < sums.size(); i += stride) {
     found.push_back(static_cast<float>(AdapterGradients::value(sums[i])));
   }
@@ -292,7 +277,7 @@ TEST_P(DeltaGradientOf, is_what_finite_differences_give) {
   const DeltaResult result = run_delta(problem_, {});
   EXPECT_EQ(result.y, result.y_kept);
   EXPECT_LT(relative_distance(result.y, problem_.results()), 2e-6);
-  FloatRows dx;
+  Floats dx;
   for (std::size_t i = 0; i < result.dx.size(); i += stride) dx.push_back(result.dx[i]);
   EXPECT_LT(relative_distance(dx, problem_.slopes(problem_.x, stride)), 1e-5);
   std::span<const std::int64_t> sums = result.sums;
@@ -314,7 +299,7 @@ TEST_P(DeltaGradientOf, in_bf16_is_near) {
     const DeltaResult result = run_delta(problem_, {.precision = Precision::bf16, .isa = isa});
     EXPECT_LT(relative_distance(result.dx, {exact.dx.begin(), exact.dx.end()}), 3e-2)
         << isa_name(isa);
-    const FloatRows sums = some(exact.sums, 1);
+    const Floats sums = some(exact.sums, 1);
     EXPECT_LT(relative_distance(some(result.sums, 1), {sums.begin(), sums.end()}), 3e-2)
         << isa_name(isa);
   }
@@ -335,7 +320,7 @@ TEST_P(DeltaGradientOf, has_the_same_bits_with_threads_and_instruction_sets) {
 TEST_P(DeltaGradientOf, has_the_same_bits_sample_by_sample) {
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
     const DeltaResult all = run_delta(problem_, {.precision = precision});
-    FloatRows dx;
+    Floats dx;
     std::vector<std::int64_t> sums(all.sums.size());
     for (std::size_t i = 0; i < problem_.samples.size(); ++i) {
       const DeltaResult one = run_delta(problem_.sample(i), {.precision = precision});

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "src/lora/adapter_gradients.h"
 #include "src/model/gqa_kind.h"
 #include "tests/model/gqa_problem.h"
@@ -11,20 +9,6 @@
 
 namespace moesaic {
 namespace {
-
-/// |a - b| / |b|
-double distance(const Doubles& a, const Doubles& b) {
-  double difference = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(difference / size);
-}
-Doubles as_doubles(const Floats& values) {
-  return {values.begin(), values.end()};
-}
 
 /// The gradients of the adapters' factors, one after the other, A before B.
 std::vector<Doubles> factor_gradients(const GqaProblem& problem, const GqaResult& result) {
@@ -90,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(EveryKind, GqaGradientTest, testing::ValuesIn(gqa_confi
 TEST_P(GqaGradientTest, is_what_finite_differences_give) {
   const GqaResult result = run_gqa(problem_, {});
   EXPECT_EQ(result.y, result.y_kept);
-  EXPECT_LT(distance(as_doubles(result.y), problem_.results()), 1e-6);
-  EXPECT_LT(distance(as_doubles(result.dx), problem_.slopes(problem_.x)), 1e-5);
+  EXPECT_LT(distance(result.y, problem_.results()), 1e-6);
+  EXPECT_LT(distance(result.dx, problem_.slopes(problem_.x)), 1e-5);
   const std::vector<Doubles> gradients = factor_gradients(problem_, result);
   for (std::size_t i = 0; i < problem_.model.adapters.size(); ++i) {
     NaiveAdapter& adapter = problem_.model.adapters[i];
@@ -104,7 +88,7 @@ TEST_P(GqaGradientTest, in_bf16_is_near) {
   const GqaResult exact = run_gqa(problem_, {});
   for (const Isa isa : supported_isas()) {
     const GqaResult result = run_gqa(problem_, {.precision = Precision::bf16, .isa = isa});
-    EXPECT_LT(distance(as_doubles(result.dx), as_doubles(exact.dx)), 2e-2) << isa_name(isa);
+    EXPECT_LT(distance(result.dx, as_doubles(exact.dx)), 2e-2) << isa_name(isa);
     const std::vector<Doubles> gradients = factor_gradients(problem_, result);
     const std::vector<Doubles> expected = factor_gradients(problem_, exact);
     for (std::size_t i = 0; i < gradients.size(); ++i) {

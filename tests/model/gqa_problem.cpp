@@ -154,23 +154,9 @@ Doubles GqaProblem::results() const {
   return all;
 }
 
-double GqaProblem::loss() const {
-  const Doubles y = results();
-  return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
-}
-
 Doubles GqaProblem::slopes(Doubles& values) {
-  constexpr double kStep = 1e-5;
-  Doubles out;
-  for (double& value : values) {
-    const double x0 = value;
-    value = x0 + kStep;
-    const double above = loss();
-    value = x0 - kStep;
-    out.push_back((above - loss()) / (2 * kStep));
-    value = x0;
-  }
-  return out;
+  const auto loss = [&] { return product(results().data(), dy.data(), std::ssize(dy)); };
+  return moesaic::slopes(values, loss);
 }
 
 GqaProblem make_gqa_problem(GqaConfig config, std::vector<std::int64_t> samples) {

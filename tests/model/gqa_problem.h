@@ -6,10 +6,9 @@
 #include "kernels/cpu_features.h"
 #include "src/model/precision.h"
 #include "tests/model/naive_gqa.h"
+#include "tests/support/slopes.h"
 
 namespace moesaic {
-
-using Floats = std::vector<float>;
 
 /// Attention of some samples; the loss is the sum of y times dy.
 struct GqaProblem {
@@ -22,8 +21,7 @@ struct GqaProblem {
   [[nodiscard]] GqaProblem sample(std::size_t index) const;
   /// [rows, hidden], by definition.
   [[nodiscard]] Doubles results() const;
-  [[nodiscard]] double loss() const;
-  /// By central differences. `values` are part of this problem.
+  /// By the elements of `values`, which are part of this problem.
   [[nodiscard]] Doubles slopes(Doubles& values);
 };
 

@@ -2,14 +2,10 @@
 
 #include <cmath>
 
+#include "tests/support/slopes.h"
+
 namespace moesaic {
 namespace {
-
-double row_product(const double* a, const double* b, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 double sigmoid_of(double x) {
   return 1 / (1 + std::exp(-x));
@@ -26,13 +22,13 @@ Doubles NaiveDelta::project(const Doubles& x, DeltaWeight::Place place) const {
   for (std::int64_t row = 0; row < std::ssize(x) / depth; ++row) {
     const double* const from = x.data() + row * depth;
     for (std::int64_t n = 0; n < width; ++n) {
-      result.push_back(row_product(from, weights.data() + n * depth, depth));
+      result.push_back(product(from, weights.data() + n * depth, depth));
     }
     double* const to = result.data() + row * width;
     for (const NaiveDeltaAdapter& adapter : adapters) {
       if (adapter.place != place) continue;
       for (std::int64_t r = 0; r < adapter.rank; ++r) {
-        const double inner = adapter.scale * row_product(from, adapter.a.data() + r * depth, depth);
+        const double inner = adapter.scale * product(from, adapter.a.data() + r * depth, depth);
         for (std::int64_t n = 0; n < adapter.rows; ++n) {
           to[adapter.first_row + n] +=
               inner * adapter.b[static_cast<std::size_t>(n * adapter.rank + r)];
@@ -60,7 +56,7 @@ Doubles NaiveDelta::convolve(const Doubles& projected, const DeltaHead& head) co
     if (head.part == DeltaPart::value) continue;
     double* const row = rows.data() + t * head.width;
     const double scale = head.part == DeltaPart::query ? static_cast<double>(head.width) : 1.0;
-    const double size = std::sqrt(scale * (row_product(row, row, head.width) + 1e-6));
+    const double size = std::sqrt(scale * (product(row, row, head.width) + 1e-6));
     for (std::int64_t c = 0; c < head.width; ++c) row[c] /= size;
   }
   return rows;
@@ -88,14 +84,14 @@ Doubles NaiveDelta::recur(const Doubles& projected, const Doubles& scalars,
       for (std::int64_t i = 0; i < key_dim; ++i) column[i] *= decay;
       const double* const key = keys.data() + t * key_dim;
       const double error = rate * (values[static_cast<std::size_t>(t * config.value_dim + c)] -
-                                   row_product(column, key, key_dim));
+                                   product(column, key, key_dim));
       for (std::int64_t i = 0; i < key_dim; ++i) column[i] += key[i] * error;
-      results.push_back(row_product(column, queries.data() + t * key_dim, key_dim));
+      results.push_back(product(column, queries.data() + t * key_dim, key_dim));
     }
     const double* const y = results.data() + t * config.value_dim;
     const double* const gates =
         projected.data() + t * config.projected_width() + config.gate_column(value_head);
-    const double mean = row_product(y, y, config.value_dim) / static_cast<double>(config.value_dim);
+    const double mean = product(y, y, config.value_dim) / static_cast<double>(config.value_dim);
     for (std::int64_t c = 0; c < config.value_dim; ++c) {
       double& result = results[static_cast<std::size_t>(t * config.value_dim + c)];
       result *= norm[static_cast<std::size_t>(c)] * gates[c] * sigmoid_of(gates[c]);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/slopes.h"
+
 namespace moesaic {
 namespace {
 
@@ -11,12 +13,6 @@ void normalise(double* x, const Doubles& weight, double epsilon) {
   for (std::size_t i = 0; i < weight.size(); ++i) squares += x[i] * x[i];
   const double inverse = 1 / std::sqrt(squares / static_cast<double>(weight.size()) + epsilon);
   for (std::size_t i = 0; i < weight.size(); ++i) x[i] *= inverse * weight[i];
-}
-
-double product(const double* a, const double* b, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
 }
 
 }  // namespace

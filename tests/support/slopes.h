@@ -19,11 +19,14 @@ inline Doubles as_doubles(const Floats& values) {
 inline double product(const double* a, const double* b, std::int64_t n) {
   return std::inner_product(a, a + n, b, 0.0);
 }
-/// The slopes of `loss` by the elements of `values`, which it reads.
-inline Doubles slopes(Doubles& values, const std::function<double()>& loss) {
+/// The slopes of `loss` by every `stride`-th element of `values`, which it reads: central
+/// differences.
+inline Doubles slopes(Doubles& values, const std::function<double()>& loss,
+                      std::size_t stride = 1) {
   constexpr double kStep = 1e-5;
   Doubles out;
-  for (double& value : values) {
+  for (std::size_t i = 0; i < values.size(); i += stride) {
+    double& value = values[i];
     const double x0 = value;
     value = x0 + kStep;
     const double above = loss();
