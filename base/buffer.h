@@ -46,9 +46,13 @@ class Buffer {
   }
   /// Makes room for `count` elements; the contents are lost if it has to grow.
   void reserve(std::int64_t count) {
-    if (count <= count_) return;
+    if (count > count_) resize(count + count / 4);
+  }
+  /// Exactly `count` elements; the contents are lost, but where it has this size.
+  void resize(std::int64_t count) {
+    if (count == count_) return;
     *this = Buffer();  // first: both together may be too much
-    *this = Buffer(count + count / 4);
+    *this = Buffer(count);
   }
 
  private:

@@ -6,13 +6,6 @@
 namespace moesaic {
 namespace {
 
-/// Exactly this size.
-void resize_floats(Buffer<float>& buffer, std::int64_t count) {
-  if (buffer.size() == count) return;
-  buffer = Buffer<float>();  // first: both together may be too much
-  buffer = Buffer<float>(count);
-}
-
 SampleRange rows_of_chunk(const SampleRange& sample, std::int64_t chunk) {
   const std::int64_t first = chunk * kDeltaChunk;
   return {sample.first_row + first, std::min(kDeltaChunk, sample.num_rows - first)};
@@ -22,9 +15,9 @@ SampleRange rows_of_chunk(const SampleRange& sample, std::int64_t chunk) {
 
 void DeltaStash::resize(std::int64_t rows) {
   rows_ = rows;
-  resize_floats(projected_, rows * config_.projected_width());
-  resize_floats(rates_, rows * 2 * config_.value_heads);
-  resize_floats(results_, rows * config_.value_width());
+  projected_.resize(rows * config_.projected_width());
+  rates_.resize(rows * 2 * config_.value_heads);
+  results_.resize(rows * config_.value_width());
 }
 
 MatrixView<float> DeltaStash::projected() const {
@@ -97,7 +90,7 @@ void DeltaGradient::run(const WeightSet& weights, const DeltaStash& stash,
     if (sample.num_rows == 0) return;
     Buffer<float>& memory = scratch_[static_cast<std::size_t>(worker)];
     const std::int64_t floats = worker_floats(config_, sample.num_rows);
-    if (memory.size() < floats) resize_floats(memory, floats);
+    if (memory.size() < floats) memory.resize(floats);
     pass_back_key_head({weights, stash, sample, Scratch(config_, sample.num_rows), memory.data()},
                        index % heads);
   });

@@ -3,23 +3,12 @@
 #include <algorithm>
 
 namespace moesaic {
-namespace {
-
-/// Exactly this size.
-template <typename T>
-void resize(Buffer<T>& buffer, std::int64_t count) {
-  if (buffer.size() == count) return;
-  buffer = Buffer<T>();  // first: both together may be too much
-  buffer = Buffer<T>(count);
-}
-
-}  // namespace
 
 void GqaStash::resize(std::int64_t rows) {
   rows_ = rows;
-  moesaic::resize(projected_, rows * config_.projected_width());
-  moesaic::resize(attended_, rows * config_.q_width());
-  moesaic::resize(log_sum_exps_, rows * config_.num_heads);
+  projected_.resize(rows * config_.projected_width());
+  attended_.resize(rows * config_.q_width());
+  log_sum_exps_.resize(rows * config_.num_heads);
 }
 
 MatrixView<float> GqaStash::projected() const {
@@ -158,7 +147,7 @@ void GqaGradient::differentiate(const GqaStash& stash, std::span<const SampleRan
         Buffer<std::byte>& scratch = scratch_[static_cast<std::size_t>(worker)];
         const std::int64_t bytes =
             attention_gradient_scratch_bytes(sample.num_rows, config_.head_dim, config_.head_dim);
-        if (scratch.size() < bytes) resize(scratch, bytes);
+        if (scratch.size() < bytes) scratch.resize(bytes);
         AttentionGradientArgs args = head_of(stash, sample, task % config_.num_heads);
         args.scratch = scratch.data();
         kernel_.differentiate(args);

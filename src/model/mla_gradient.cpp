@@ -35,10 +35,7 @@ HeadMatrix mla_values(const MlaConfig& config, const WeightSet& weights) {
 
 void MlaStash::resize(std::int64_t rows) {
   rows_ = rows;
-  const std::int64_t size = rows * config_.kept_width();
-  if (all_.size() == size) return;
-  all_ = Buffer<float>();  // first: both together may be too much
-  all_ = Buffer<float>(size);
+  all_.resize(rows * config_.kept_width());
 }
 
 MatrixView<float> MlaStash::inner() const {
@@ -219,10 +216,7 @@ void MlaGradient::differentiate(const Pass& pass, const HeadRange& heads) {
         Buffer<std::byte>& scratch = scratch_[static_cast<std::size_t>(worker)];
         const std::int64_t bytes =
             attention_gradient_scratch_bytes(sample.num_rows, config_.key_dim(), config_.latent);
-        if (scratch.size() < bytes) {
-          scratch = Buffer<std::byte>();
-          scratch = Buffer<std::byte>(bytes);
-        }
+        if (scratch.size() < bytes) scratch.resize(bytes);
         AttentionGradientArgs args = args_of(pass, heads, sample, task % heads.count);
         args.scratch = scratch.data();
         kernel_.differentiate(args);

@@ -56,6 +56,18 @@ TEST(Buffer, reserve_grows_only) {
   EXPECT_GE(buffer.size(), 100);
 }
 
+TEST(Buffer, resize_makes_it_exactly_this_size) {
+  Buffer<float> buffer(4);
+  buffer.span()[3] = 7;
+  buffer.resize(4);
+  EXPECT_EQ(buffer.span()[3], 7);
+  buffer.resize(5);
+  EXPECT_EQ(buffer.size(), 5);
+  EXPECT_EQ(buffer.span()[3], 0);
+  buffer.resize(2);
+  EXPECT_EQ(buffer.size(), 2);
+}
+
 TEST(MatrixView, rows_and_ranges) {
   Buffer<int> buffer(12);
   for (int i = 0; i < 12; ++i) buffer.span()[static_cast<std::size_t>(i)] = i;
