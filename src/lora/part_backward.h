@@ -15,6 +15,13 @@ struct PartBackward {
   MatrixView<float> dx;                  // [rows, inputs] overwritten with that by x
   std::span<const SampleRange> samples;  // all rows, ascending
   AdapterGradients& adapters;            // those of adapters are added, sample by sample
+
+  /// The pass through one product of this part.
+  [[nodiscard]] PartBackward of_product(MatrixView<const float> its_x,
+                                        MatrixView<const float> its_dy,
+                                        MatrixView<float> its_dx) const {
+    return {its_x, its_dy, its_dx, samples, adapters};
+  }
 };
 
 }  // namespace moesaic

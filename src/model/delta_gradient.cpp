@@ -95,18 +95,14 @@ void DeltaGradient::run(const WeightSet& weights, const DeltaStash& stash,
                        index % heads);
   });
   pool.for_each_row(rows, [&](std::int64_t row) { pass_back_rates(weights, stash, row); });
-  const auto pass_back = [&](DeltaWeight::Place weight, MatrixView<const float> dy,
-                             MatrixView<float> dx) {
-    context_.linear.backward(
-        weights[weight],
-        {.x = part.x, .dy = dy, .dx = dx, .samples = part.samples, .adapters = part.adapters});
-  };
-  pass_back(DeltaWeight::kIn, context_.projected.matrix(rows, config_.projected_width()), part.dx);
+  context_.linear.backward(
+      weights[DeltaWeight::kIn],
+      part.of_product(part.x, context_.projected.matrix(rows, config_.projected_width()), part.dx));
   const MatrixView<float> of_rates = result_gradients_.matrix(rows, config_.hidden);
-  pass_back(DeltaWeight::kRates, rate_gradients_.matrix(rows, 2 * config_.value_heads), of_rates);
-  pool.for_each_row(rows, [&](std::int64_t row) {
-    vector().add(of_rates.row(row).data(), config_.hidden, part.dx.row(row).data());
-  });
+  context_.linear.backward(
+      weights[DeltaWeight::kRates],
+      part.of_product(part.x, rate_gradients_.matrix(rows, 2 * config_.value_heads), of_rates));
+  context_.add_rows(of_rates, part.dx);
 }
 
 void DeltaGradient::pass_back_results(const WeightSet& weights, const DeltaStash& stash,
@@ -129,11 +125,7 @@ void DeltaGradient::pass_back_results(const WeightSet& weights, const DeltaStash
                                 normed.row(row).data() + head * dim);
     }
   });
-  context_.linear.backward(weights[DeltaWeight::kOut], {.x = normed,
-                                                        .dy = part.dy,
-                                                        .dx = gradients,
-                                                        .samples = part.samples,
-                                                        .adapters = part.adapters});
+  context_.linear.backward(weights[DeltaWeight::kOut], part.of_product(normed, part.dy, gradients));
   pool.for_each_row(rows, [&](std::int64_t row) {
     float* const projected = context_.projected.data() + row * config_.projected_width();
     for (std::int64_t head = 0; head < config_.value_heads; ++head) {

@@ -241,9 +241,7 @@ class MoeFeedForward : public FeedForward {
     const std::int64_t hidden = part.x.cols();
     if (!gates_shared()) {
       if (part.y.cols() == 0) return;
-      return context_.for_each_row(part.x.rows(), [&](std::int64_t row) {
-        vector.add(shared.out.data() + row * hidden, hidden, part.y.row(row).data());
-      });
+      return context_.add_rows(shared.out.matrix(part.x.rows(), hidden), part.y);
     }
     if (keep != nullptr) keep->gates.reserve(part.x.rows());
     context_.for_each_row(part.x.rows(), [&](std::int64_t row) {
@@ -276,10 +274,7 @@ class MoeFeedForward : public FeedForward {
     const PhaseScope scope(context_.times, Phase::mlp);
     const SharedOut& shared = context_.shared.front();
     if (!gates_shared()) {
-      return context_.for_each_row(dx.rows(), [&](std::int64_t row) {
-        context_.compute.vector->add(shared.out.data() + row * dx.cols(), dx.cols(),
-                                     dx.row(row).data());
-      });
+      return context_.add_rows(shared.out.matrix(dx.rows(), dx.cols()), dx);
     }
     float* const gates = shared.gates.data();
     context_.for_each_row(dx.rows(), [&](std::int64_t row) {

@@ -52,11 +52,8 @@ void GqaGradient::run(const WeightSet& weights, const RotaryRows& angles, const 
                       .gradient = gradients_.data() + row * width + config_.gate_width()});
     if (config_.gated) heads_.join_gates(gradients_.data() + row * width, scratch.data());
   });
-  context_.linear.backward(weights[kQkv], {.x = part.x,
-                                           .dy = gradients_.matrix(rows, width),
-                                           .dx = part.dx,
-                                           .samples = part.samples,
-                                           .adapters = part.adapters});
+  context_.linear.backward(weights[kQkv],
+                           part.of_product(part.x, gradients_.matrix(rows, width), part.dx));
 }
 
 void GqaGradient::pass_back_results(const WeightSet& weights, const GqaStash& stash,
@@ -78,11 +75,7 @@ void GqaGradient::pass_back_results(const WeightSet& weights, const GqaStash& st
     });
     results = gated;
   }
-  context_.linear.backward(weights[kO], {.x = results,
-                                         .dy = part.dy,
-                                         .dx = gradients,
-                                         .samples = part.samples,
-                                         .adapters = part.adapters});
+  context_.linear.backward(weights[kO], part.of_product(results, part.dy, gradients));
   if (!config_.gated) return;
   context_.compute.pool->for_each_row(rows, [&](std::int64_t row) {
     heads_.pass_back_gates(gates_of(row), attended.row(row).data(), gradients.row(row).data());

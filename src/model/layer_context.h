@@ -67,6 +67,13 @@ struct LayerContext {
     compute.pool->for_each_row(rows, body);
   }
 
+  /// to += from
+  void add_rows(MatrixView<const float> from, MatrixView<float> to) const {
+    for_each_row(to.rows(), [&](std::int64_t row) {
+      compute.vector->add(from.row(row).data(), to.cols(), to.row(row).data());
+    });
+  }
+
   [[nodiscard]] MoeWorkspace workspace(Communicator& experts) {
     return {{experts, placement, gemm, adapters.transposed(), times, config.moe, nodes.get()},
             config.hidden * element_bytes(config.precision),

@@ -76,11 +76,8 @@ void MlaGradient::run(const WeightSet& weights, const RotaryRows& angles, const 
   if (part.x.rows() == 0) return;
   const Pass pass{weights, angles, stash, part};
   reserve(pass.rows());
-  context_.linear.backward(weights[MlaWeight::kOut], {.x = stash.mixed(),
-                                                      .dy = part.dy,
-                                                      .dx = mixed_gradients(pass.rows()),
-                                                      .samples = part.samples,
-                                                      .adapters = part.adapters});
+  context_.linear.backward(weights[MlaWeight::kOut],
+                           part.of_product(stash.mixed(), part.dy, mixed_gradients(pass.rows())));
   prepare(pass);
   const std::int64_t at_once = config_.heads_at_once(context_.compute.pool->size());
   for (std::int64_t head = 0; head < config_.num_heads; head += at_once) {
@@ -246,9 +243,7 @@ void MlaGradient::pass_back_queries(const Pass& pass) {
   const std::int64_t rank = config_.query_rank;
   const auto product = [&](std::size_t which, MatrixView<const float> x, MatrixView<float> dy,
                            MatrixView<float> dx) {
-    context_.linear.backward(
-        pass.weights[which],
-        {.x = x, .dy = dy, .dx = dx, .samples = pass.part.samples, .adapters = pass.part.adapters});
+    context_.linear.backward(pass.weights[which], pass.part.of_product(x, dy, dx));
   };
   const MatrixView<float> queries = query_gradients_.matrix(rows, config_.queries_width());
   if (rank == 0) return product(MlaWeight::kQ, pass.part.x, queries, pass.part.dx);
@@ -280,14 +275,9 @@ void MlaGradient::pass_back_latents(const Pass& pass) {
     norm_gradient(pass.weights[MlaWeight::kKvANorm], pass.stash.latents().row(row).first(latent),
                   latents.row(row).first(latent));
   });
-  context_.linear.backward(pass.weights[MlaWeight::kKvA], {.x = pass.part.x,
-                                                           .dy = latents,
-                                                           .dx = dx,
-                                                           .samples = pass.part.samples,
-                                                           .adapters = pass.part.adapters});
-  context_.for_each_row(rows, [&](std::int64_t row) {
-    context_.compute.vector->add(dx.row(row).data(), config_.hidden, pass.part.dx.row(row).data());
-  });
+  context_.linear.backward(pass.weights[MlaWeight::kKvA],
+                           pass.part.of_product(pass.part.x, latents, dx));
+  context_.add_rows(dx, pass.part.dx);
 }
 
 }  // namespace moesaic

@@ -54,15 +54,11 @@ class Recurrence : public TokenMixer {
     const auto& kept = static_cast<const RecurrenceStash&>(stash);
     gradient_.reserve(rows_ * config_.width);
     const MatrixView<float> ds = gradient_.matrix(rows_, config_.width);
-    context_.linear.backward(layer.weights[kOut], {.x = kept.states.matrix(rows_, config_.width),
-                                                   .dy = part.dy,
-                                                   .dx = ds,
-                                                   .samples = part.samples,
-                                                   .adapters = part.adapters});
-    for (const BatchSequence& sequence : batch.sequences) hand_back(layer, sequence, ds);
     context_.linear.backward(
-        layer.weights[kIn],
-        {.x = part.x, .dy = ds, .dx = part.dx, .samples = part.samples, .adapters = part.adapters});
+        layer.weights[kOut],
+        part.of_product(kept.states.matrix(rows_, config_.width), part.dy, ds));
+    for (const BatchSequence& sequence : batch.sequences) hand_back(layer, sequence, ds);
+    context_.linear.backward(layer.weights[kIn], part.of_product(part.x, ds, part.dx));
   }
 
  private:
