@@ -29,9 +29,8 @@ GqaGradient::GqaGradient(const GqaConfig& config, LayerContext& context,
                          const AttentionKernel& kernel)
     : config_(config),
       context_(context),
-      kernel_(kernel),
       heads_(config, *context.compute.vector),
-      scratch_(static_cast<std::size_t>(context.compute.pool->size())),
+      attention_(kernel, context),
       head_rows_(static_cast<std::size_t>(context.compute.pool->size())) {}
 
 void GqaGradient::run(const WeightSet& weights, const RotaryRows& angles, const GqaStash& stash,
@@ -134,17 +133,9 @@ void GqaGradient::differentiate(const GqaStash& stash, std::span<const SampleRan
     key_parts_.reserve(rows * config_.q_width());
     value_parts_.reserve(rows * config_.q_width());
   }
-  context_.compute.pool->parallel_for(
-      std::ssize(samples) * config_.num_heads, [&](std::int64_t task, int worker) {
-        const SampleRange& sample = samples[static_cast<std::size_t>(task / config_.num_heads)];
-        Buffer<std::byte>& scratch = scratch_[static_cast<std::size_t>(worker)];
-        const std::int64_t bytes =
-            attention_gradient_scratch_bytes(sample.num_rows, config_.head_dim, config_.head_dim);
-        if (scratch.size() < bytes) scratch.resize(bytes);
-        AttentionGradientArgs args = head_of(stash, sample, task % config_.num_heads);
-        args.scratch = scratch.data();
-        kernel_.differentiate(args);
-      });
+  attention_.run(samples, config_.num_heads, [&](const SampleRange& sample, std::int64_t head) {
+    return head_of(stash, sample, head);
+  });
 }
 
 void GqaGradient::add_parts(std::int64_t row) const {

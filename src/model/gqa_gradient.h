@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "kernels/attention_kernel.h"
+#include "src/model/attention_gradient_run.h"
 #include "src/model/gqa_heads.h"
 #include "src/model/layer_context.h"
 #include "src/model/rotary_rows.h"
@@ -62,13 +62,12 @@ class GqaGradient {
 
   const GqaConfig& config_;
   LayerContext& context_;
-  const AttentionKernel& kernel_;
   GqaHeads heads_;
+  AttentionGradientRun attention_;
   Buffer<float> gradients_;    // [rows, projected_width]
   Buffer<float> key_parts_;    // [rows, q_width]: of every query head, where they share keys
   Buffer<float> value_parts_;  // [rows, q_width]
-  std::vector<Buffer<std::byte>> scratch_;  // one a worker, of the kernel
-  std::vector<Buffer<float>> head_rows_;    // one a worker, of GqaHeads [projected_width]
+  std::vector<Buffer<float>> head_rows_;  // one a worker, of GqaHeads [projected_width]
 };
 
 }  // namespace moesaic

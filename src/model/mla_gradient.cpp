@@ -65,11 +65,7 @@ std::int64_t MlaStash::bytes() const {
 
 MlaGradient::MlaGradient(const MlaConfig& config, LayerContext& context,
                          const AttentionKernel& kernel, HeadProducts& products)
-    : config_(config),
-      context_(context),
-      kernel_(kernel),
-      products_(products),
-      scratch_(static_cast<std::size_t>(context.compute.pool->size())) {}
+    : config_(config), context_(context), products_(products), attention_(kernel, context) {}
 
 void MlaGradient::run(const WeightSet& weights, const RotaryRows& angles, const MlaStash& stash,
                       const PartBackward& part) {
@@ -164,7 +160,9 @@ void MlaGradient::pass_back_heads(const Pass& pass, const HeadRange& heads) {
                       .gradient = at.result_gradients,
                       .samples = pass.part.samples},
                      pass.part.adapters);
-  differentiate(pass, heads);
+  attention_.run(pass.part.samples, heads.count, [&](const SampleRange& sample, std::int64_t i) {
+    return args_of(pass, heads, sample, i);
+  });
   products_.transposed_backward(
       mla_keys(config_, pass.weights), heads,
       {.x = by_head(at.query_gradients, heads.rows),
@@ -203,21 +201,6 @@ AttentionGradientArgs MlaGradient::args_of(const Pass& pass, const HeadRange& he
           .query_gradients = own(at.query_gradients),
           .key_gradients = own(at.key_gradients),
           .value_gradients = own(at.value_gradients)};
-}
-
-void MlaGradient::differentiate(const Pass& pass, const HeadRange& heads) {
-  const std::span<const SampleRange> samples = pass.part.samples;
-  context_.compute.pool->parallel_for(
-      std::ssize(samples) * heads.count, [&](std::int64_t task, int worker) {
-        const SampleRange& sample = samples[static_cast<std::size_t>(task / heads.count)];
-        Buffer<std::byte>& scratch = scratch_[static_cast<std::size_t>(worker)];
-        const std::int64_t bytes =
-            attention_gradient_scratch_bytes(sample.num_rows, config_.key_dim(), config_.latent);
-        if (scratch.size() < bytes) scratch.resize(bytes);
-        AttentionGradientArgs args = args_of(pass, heads, sample, task % heads.count);
-        args.scratch = scratch.data();
-        kernel_.differentiate(args);
-      });
 }
 
 void MlaGradient::collect(const Pass& pass, const HeadRange& heads, std::int64_t row) const {

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <vector>
-
 #include "base/buffer.h"
-#include "kernels/attention_kernel.h"
+#include "src/model/attention_gradient_run.h"
 #include "src/model/head_products.h"
 #include "src/model/layer_context.h"
 #include "src/model/mla_kind.h"
@@ -83,7 +81,6 @@ class MlaGradient {
   void pass_back_heads(const Pass& pass, const HeadRange& heads);
   [[nodiscard]] Heads matrices_of(const HeadRange& heads) const;
   void find_queries(const Pass& pass, const HeadRange& heads);
-  void differentiate(const Pass& pass, const HeadRange& heads);
   /// Of head heads.first + i.
   [[nodiscard]] AttentionGradientArgs args_of(const Pass& pass, const HeadRange& heads,
                                               const SampleRange& sample, std::int64_t i) const;
@@ -99,16 +96,15 @@ class MlaGradient {
 
   const MlaConfig& config_;
   LayerContext& context_;
-  const AttentionKernel& kernel_;
   HeadProducts& products_;
-  Buffer<float> keys_;                      // [rows, key_dim]
-  Buffer<float> inner_;                     // [rows, query_rank]
-  Buffer<float> inner_gradients_;           // [rows, query_rank]
-  Buffer<float> query_gradients_;           // [rows, heads * query_dim]
-  Buffer<float> latent_gradients_;          // [rows, key_dim]
-  Buffer<float> input_gradients_;           // [rows, hidden] of the way of the latents
-  Buffer<float> heads_;                     // of Heads
-  std::vector<Buffer<std::byte>> scratch_;  // one a worker, of the kernel
+  AttentionGradientRun attention_;
+  Buffer<float> keys_;              // [rows, key_dim]
+  Buffer<float> inner_;             // [rows, query_rank]
+  Buffer<float> inner_gradients_;   // [rows, query_rank]
+  Buffer<float> query_gradients_;   // [rows, heads * query_dim]
+  Buffer<float> latent_gradients_;  // [rows, key_dim]
+  Buffer<float> input_gradients_;   // [rows, hidden] of the way of the latents
+  Buffer<float> heads_;             // of Heads
 };
 
 }  // namespace moesaic
