@@ -119,11 +119,7 @@ void DeltaGradient::pass_back_results(const WeightSet& weights, const DeltaStash
   ThreadPool& pool = *context_.compute.pool;
   pool.for_each_row(rows, [&](std::int64_t row) {
     std::ranges::copy(stash.results().row(row), normed.row(row).data());
-    for (std::int64_t head = 0; head < config_.value_heads; ++head) {
-      vector().delta.gated_norm(weight, epsilon,
-                                stash.projected().row(row).data() + config_.gate_column(head), dim,
-                                normed.row(row).data() + head * dim);
-    }
+    inputs_.finish(weights, stash.projected().row(row).data(), normed.row(row).data());
   });
   context_.linear.backward(weights[DeltaWeight::kOut], part.of_product(normed, part.dy, gradients));
   pool.for_each_row(rows, [&](std::int64_t row) {
@@ -176,31 +172,20 @@ void DeltaGradient::pass_back_key_head(const Task& task, std::int64_t key_head) 
 }
 
 void DeltaGradient::find_states(const Task& task, std::int64_t value_head) {
-  const std::int64_t key_head = value_head / config_.group();
   const std::int64_t dim = config_.value_dim;
   float* state = task.scratch(task.at.states);
   std::fill_n(state, config_.head_state(), 0.0F);
   for (std::int64_t chunk = 0; chunk < divide_up(task.sample.num_rows, kDeltaChunk); ++chunk) {
-    const auto [first, count] = rows_of_chunk(task.sample, chunk);
     const float* const before = state;
     state += config_.head_state();
     std::copy_n(before, config_.head_state(), state);
-    const float* const rates = inputs_.rates(first) + value_head;
-    vector().delta.delta_rule({.queries = inputs_.rows_of(config_.query_head(key_head), first),
-                               .keys = inputs_.rows_of(config_.key_head(key_head), first),
-                               .values = inputs_.rows_of(config_.value_head(value_head), first),
-                               .value_stride = dim,
-                               .decays = rates + config_.value_heads,
-                               .rates = rates,
-                               .scalar_stride = 2 * config_.value_heads,
-                               .key_dim = config_.key_dim,
-                               .columns = dim,
-                               .rows = count,
-                               .state = state,
-                               .y = task.scratch(task.at.results),
-                               .y_stride = dim,
-                               .errors = task.scratch(task.at.errors) + chunk * kDeltaChunk * dim,
-                               .errors_stride = dim});
+    DeltaRule rule = inputs_.rule(value_head, rows_of_chunk(task.sample, chunk));
+    rule.state = state;
+    rule.y = task.scratch(task.at.results);
+    rule.y_stride = dim;
+    rule.errors = task.scratch(task.at.errors) + chunk * kDeltaChunk * dim;
+    rule.errors_stride = dim;
+    vector().delta.delta_rule(rule);
   }
 }
 
@@ -212,19 +197,17 @@ void DeltaGradient::pass_back_value_head(const Task& task, std::int64_t value_he
 
 void DeltaGradient::pass_back_state(const Task& task, std::int64_t value_head,
                                     const SampleRange& rows) {
-  const std::int64_t key_head = value_head / config_.group();
-  const std::int64_t first = rows.first_row;
-  const float* const rates = inputs_.rates(first) + value_head;
+  const DeltaRule rule = inputs_.rule(value_head, rows);
   vector().delta_gradient.delta_rule(
-      {.queries = inputs_.rows_of(config_.query_head(key_head), first),
-       .keys = inputs_.rows_of(config_.key_head(key_head), first),
-       .result_gradients = result_gradients(value_head, first),
-       .decays = rates + config_.value_heads,
-       .rates = rates,
-       .scalar_stride = 2 * config_.value_heads,
-       .key_dim = config_.key_dim,
-       .columns = config_.value_dim,
-       .rows = rows.num_rows,
+      {.queries = rule.queries,
+       .keys = rule.keys,
+       .result_gradients = result_gradients(value_head, rows.first_row),
+       .decays = rule.decays,
+       .rates = rule.rates,
+       .scalar_stride = rule.scalar_stride,
+       .key_dim = rule.key_dim,
+       .columns = rule.columns,
+       .rows = rule.rows,
        .state_gradient = task.scratch(task.at.state_gradient),
        .error_gradients = {task.scratch(task.at.error_gradients), config_.value_dim}});
 }
@@ -232,7 +215,6 @@ void DeltaGradient::pass_back_state(const Task& task, std::int64_t value_head,
 void DeltaGradient::pass_back_chunk(const Task& task, std::int64_t value_head, std::int64_t chunk) {
   const std::int64_t key_head = value_head / config_.group();
   const std::int64_t dim = config_.value_dim;
-  const std::int64_t scalars = 2 * config_.value_heads;
   const SampleRange rows = rows_of_chunk(task.sample, chunk);
   const std::int64_t first = rows.first_row;
   const bool is_last = first + rows.num_rows == task.sample.first_row + task.sample.num_rows;
@@ -240,23 +222,23 @@ void DeltaGradient::pass_back_chunk(const Task& task, std::int64_t value_head, s
               task.scratch(task.at.end_gradient));
   pass_back_state(task, value_head, rows);
   const float* const states = task.scratch(task.at.states) + chunk * config_.head_state();
-  const float* const rates = inputs_.rates(first) + value_head;
-  float* const rate_gradients = rate_gradients_.data() + first * scalars + value_head;
+  const DeltaRule rule = inputs_.rule(value_head, rows);
+  float* const rate_gradients = rate_gradients_.data() + first * rule.scalar_stride + value_head;
   const float* const results = task.stash.results().row(first).data() + value_head * dim;
   vector().delta_gradient.chunk(
-      {.queries = inputs_.rows_of(config_.query_head(key_head), first),
-       .keys = inputs_.rows_of(config_.key_head(key_head), first),
-       .values = {inputs_.rows_of(config_.value_head(value_head), first), dim},
+      {.queries = rule.queries,
+       .keys = rule.keys,
+       .values = {rule.values, rule.value_stride},
        .results = {results, config_.value_width()},
        .result_gradients = result_gradients(value_head, first),
        .errors = task.scratch(task.at.errors) + chunk * kDeltaChunk * dim,
        .error_gradients = task.scratch(task.at.error_gradients),
-       .decays = rates + config_.value_heads,
-       .rates = rates,
-       .scalar_stride = scalars,
-       .key_dim = config_.key_dim,
+       .decays = rule.decays,
+       .rates = rule.rates,
+       .scalar_stride = rule.scalar_stride,
+       .key_dim = rule.key_dim,
        .value_dim = dim,
-       .rows = rows.num_rows,
+       .rows = rule.rows,
        .start = chunk > 0 ? states : nullptr,
        .end = states + config_.head_state(),
        .end_gradient = is_last ? nullptr : task.scratch(task.at.end_gradient),

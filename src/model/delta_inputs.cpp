@@ -24,6 +24,31 @@ void DeltaInputs::find_rates(const WeightSet& weights, const float* projected, s
                       weights[DeltaWeight::kStepBias].vector.data(), heads, rates + heads);
 }
 
+DeltaRule DeltaInputs::rule(std::int64_t value_head, const SampleRange& rows) const {
+  const std::int64_t key_head = value_head / config_.group();
+  const std::int64_t first = rows.first_row;
+  const float* const rates = this->rates(first) + value_head;
+  return {.queries = rows_of(config_.query_head(key_head), first),
+          .keys = rows_of(config_.key_head(key_head), first),
+          .values = rows_of(config_.value_head(value_head), first),
+          .value_stride = config_.value_dim,
+          .decays = rates + config_.value_heads,
+          .rates = rates,
+          .scalar_stride = 2 * config_.value_heads,
+          .key_dim = config_.key_dim,
+          .columns = config_.value_dim,
+          .rows = rows.num_rows};
+}
+
+void DeltaInputs::finish(const WeightSet& weights, const float* projected, float* results) const {
+  for (std::int64_t head = 0; head < config_.value_heads; ++head) {
+    context_.compute.vector->delta.gated_norm(
+        weights[DeltaWeight::kNorm].vector.data(), static_cast<float>(config_.rms_norm_eps),
+        projected + config_.gate_column(head), config_.value_dim,
+        results + head * config_.value_dim);
+  }
+}
+
 float DeltaInputs::unit_scale(const DeltaHead& head) const {
   if (head.part != DeltaPart::query) return 1.0F;
   return static_cast<float>(1 / std::sqrt(static_cast<double>(head.width)));

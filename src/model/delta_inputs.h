@@ -6,7 +6,8 @@
 namespace moesaic {
 
 /// What lies between the projections of a gated delta net and its recurrence: the convolution,
-/// units of queries and keys, decays and rates. Keeps what it makes until the next pass.
+/// units of queries and keys, decays and rates; and the norm behind it. Keeps what it makes until
+/// the next pass.
 class DeltaInputs {
  public:
   /// Both must outlive this.
@@ -38,6 +39,10 @@ class DeltaInputs {
   [[nodiscard]] float* rows_of(const DeltaHead& head, std::int64_t row) const {
     return channels_.data() + head.channel * rows_ + row * head.width;
   }
+  /// The recurrence of a value head over convolved rows, without its state and results.
+  [[nodiscard]] DeltaRule rule(std::int64_t value_head, const SampleRange& rows) const;
+  /// The end of a row: results [value_width] normed and gated, in place.
+  void finish(const WeightSet& weights, const float* projected, float* results) const;
   /// Of DeltaKernels::scale_to_unit.
   [[nodiscard]] float unit_scale(const DeltaHead& head) const;
 

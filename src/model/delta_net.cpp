@@ -36,7 +36,6 @@ class DeltaNet : public TokenMixer {
   }
 
  private:
-  [[nodiscard]] const DeltaKernels& kernels() const { return context_.compute.vector->delta; }
   static float* state_of(const MixerLayer& layer, const BatchSequence& sequence) {
     return reinterpret_cast<float*>(sequence.sequence->state(layer.index));
   }
@@ -53,8 +52,6 @@ class DeltaNet : public TokenMixer {
   };
   void recur_piece(const MixerLayer& layer, const BatchSequence& sequence, const Piece& piece,
                    MatrixView<float> results);
-  /// A row of results, in place.
-  void finish_row(const MixerLayer& layer, const float* projected, float* row);
 
   const DeltaConfig& config_;
   LayerContext& context_;
@@ -87,26 +84,16 @@ void DeltaNet::convolve(const MixerLayer& layer, const Batch& batch,
 /// Columns do not see each other.
 void DeltaNet::recur_piece(const MixerLayer& layer, const BatchSequence& sequence,
                            const Piece& piece, MatrixView<float> results) {
-  const std::int64_t key_head = piece.head / config_.group();
-  const std::int64_t first = sequence.first_row;
-  const float* const values = inputs_.rows_of(config_.value_head(piece.head), first);
-  const float* const rates = inputs_.rates(first) + piece.head;
+  DeltaRule rule = inputs_.rule(piece.head, {sequence.first_row, sequence.num_rows});
   float* const state =
       state_of(layer, sequence) + config_.first_state() + piece.head * config_.head_state();
-  kernels().delta_rule({.queries = inputs_.rows_of(config_.query_head(key_head), first),
-                        .keys = inputs_.rows_of(config_.key_head(key_head), first),
-                        .values = values + piece.first_column,
-                        .value_stride = config_.value_dim,
-                        .decays = rates + config_.value_heads,
-                        .rates = rates,
-                        .scalar_stride = 2 * config_.value_heads,
-                        .key_dim = config_.key_dim,
-                        .columns = piece.columns,
-                        .rows = sequence.num_rows,
-                        .state = state + piece.first_column * config_.key_dim,
-                        .y = results.data() + first * config_.value_width() +
-                             piece.head * config_.value_dim + piece.first_column,
-                        .y_stride = config_.value_width()});
+  rule.values += piece.first_column;
+  rule.columns = piece.columns;
+  rule.state = state + piece.first_column * config_.key_dim;
+  rule.y = results.data() + sequence.first_row * config_.value_width() +
+           piece.head * config_.value_dim + piece.first_column;
+  rule.y_stride = config_.value_width();
+  context_.compute.vector->delta.delta_rule(rule);
 }
 
 void DeltaNet::recur(const MixerLayer& layer, const Batch& batch, MatrixView<float> results) {
@@ -123,14 +110,6 @@ void DeltaNet::recur(const MixerLayer& layer, const Batch& batch, MatrixView<flo
                 {head % config_.value_heads, first, std::min(width, config_.value_dim - first)},
                 results);
   });
-}
-
-void DeltaNet::finish_row(const MixerLayer& layer, const float* projected, float* row) {
-  for (std::int64_t head = 0; head < config_.value_heads; ++head) {
-    kernels().gated_norm(
-        layer.weights[DeltaWeight::kNorm].vector.data(), static_cast<float>(config_.rms_norm_eps),
-        projected + config_.gate_column(head), config_.value_dim, row + head * config_.value_dim);
-  }
 }
 
 void DeltaNet::forward(const MixerLayer& layer, const Batch& batch, const PartForward& part) {
@@ -161,7 +140,7 @@ void DeltaNet::forward(const MixerLayer& layer, const Batch& batch, const PartFo
   recur(layer, batch, results);
   pool.for_each_row(rows, [&](std::int64_t row) {
     if (keep != nullptr) std::ranges::copy(results.row(row), mixed.row(row).data());
-    finish_row(layer, projected.row(row).data(), mixed.row(row).data());
+    inputs_.finish(layer.weights, projected.row(row).data(), mixed.row(row).data());
   });
   context_.linear.forward(layer.weights[DeltaWeight::kOut], {}, mixed, part.y);
 }
