@@ -1,7 +1,6 @@
 #include "src/model/mla_attention.h"
 
 #include <algorithm>
-#include <span>
 
 #include "src/model/attention_run.h"
 #include "src/model/mla_gradient.h"
@@ -40,18 +39,21 @@ class MlaAttention : public TokenMixer {
 
   void set_rows(std::int64_t count, const MlaStash* keep);
   void project(const WeightSet& weights, MatrixView<const float> x);
-  void norm(const WeightSet& weights, std::size_t which, std::span<const float> x, float* y) const;
   void prepare_token(const MixerLayer& layer, const BatchToken& token, std::int64_t row) const;
   /// Attention of all rows.
   void attend(const MixerLayer& layer, const Batch& batch);
   /// What comes of it times each head's matrix of values.
   void meet_values(const WeightSet& weights);
   [[nodiscard]] HeadRange all_heads() const { return {0, config_.num_heads, rows_.queries.rows()}; }
+  [[nodiscard]] HeadRows<const float> projected_queries() const {
+    return {rows_.queries.data(), config_.queries_width(), config_.query_dim()};
+  }
 
   const MlaConfig& config_;
   LayerContext& context_;
   AttentionRun run_;
   RotaryRows rotary_;
+  MlaInputs inputs_;
   HeadProducts products_;
   MlaGradient gradient_;
   Rows rows_;
@@ -66,6 +68,7 @@ MlaAttention::MlaAttention(const MlaConfig& config, LayerContext& context)
             .scale = config.scale},
            context),
       rotary_(config.rope),
+      inputs_(config, context),
       products_(context.gemm, context.adapters),
       gradient_(config, context, run_.kernel(), products_) {}
 
@@ -96,52 +99,32 @@ void MlaAttention::set_rows(std::int64_t count, const MlaStash* keep) {
   rows_.mixed = keep->mixed();
 }
 
-void MlaAttention::norm(const WeightSet& weights, std::size_t which, std::span<const float> x,
-                        float* y) const {
-  context_.compute.vector->rms_norm(x.data(), weights[which].vector.data(), MlaConfig::kNormEpsilon,
-                                    std::ssize(x), y);
-}
-
 void MlaAttention::project(const WeightSet& weights, MatrixView<const float> x) {
   MatrixView<const float> inner = x;
   if (config_.query_rank > 0) {
     context_.linear.forward(weights[MlaWeight::kQA], weights[MlaWeight::kQABias].vector, x,
                             rows_.projected_inner);
     context_.for_each_row(x.rows(), [&](std::int64_t row) {
-      norm(weights, MlaWeight::kQANorm, rows_.projected_inner.row(row),
-           rows_.inner.row(row).data());
+      inputs_.norm(weights, MlaWeight::kQANorm, rows_.projected_inner.row(row),
+                   rows_.inner.row(row).data());
     });
     inner = rows_.inner;
   }
   context_.linear.forward(weights[MlaWeight::kQ], {}, inner, rows_.queries);
   context_.linear.forward(weights[MlaWeight::kKvA], weights[MlaWeight::kKvABias].vector, x,
                           rows_.projected_latents);
-  const HeadRows<const float> queries{rows_.queries.data(), config_.queries_width(),
-                                      config_.query_dim()};
-  products_.transposed(mla_keys(config_, weights), all_heads(), queries,
+  products_.transposed(mla_keys(config_, weights), all_heads(), projected_queries(),
                        first_columns(rows_.met, config_.latent));
 }
 
 /// The rest of queries and key: norm of the latent, rotation, cache.
 void MlaAttention::prepare_token(const MixerLayer& layer, const BatchToken& token,
                                  std::int64_t row) const {
-  const VectorKernels& vector = *context_.compute.vector;
   const RotaryAngles angles = rotary_.row(row);
-  const std::span<const float> projected = rows_.projected_latents.row(row);
-  const auto latent = static_cast<std::size_t>(config_.latent);
-  float* const key = rows_.latents.row(row).data();
-  norm(layer.weights, MlaWeight::kKvANorm, projected.first(latent), key);
-  if (projected.data() != key) {  // but in place where nothing is kept
-    std::copy_n(projected.data() + latent, config_.rope_dim, key + latent);
-  }
-  vector.rotate(angles, key + latent);
+  float* const key = rows_.latents.row(row).data();  // made in place where nothing is kept
+  inputs_.make_key(layer.weights, angles, rows_.projected_latents.row(row), key);
   run_.store(layer.index, token, 0, key, key);  // the value: its first part
-  for (std::int64_t head = 0; head < config_.num_heads; ++head) {
-    float* const query = rows_.met.row(head * rows_.queries.rows() + row).data();
-    std::copy_n(rows_.queries.row(row).data() + head * config_.query_dim() + config_.nope_dim,
-                config_.rope_dim, query + config_.latent);
-    vector.rotate(angles, query + config_.latent);
-  }
+  inputs_.rotate_queries(all_heads(), row, angles, projected_queries(), rows_.met);
 }
 
 void MlaAttention::attend(const MixerLayer& layer, const Batch& batch) {

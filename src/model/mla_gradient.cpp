@@ -18,21 +18,6 @@ HeadRows<float> by_row(const MatrixView<float>& matrix, std::int64_t width) {
 
 }  // namespace
 
-HeadMatrix mla_keys(const MlaConfig& config, const WeightSet& weights) {
-  return {.all = weights[MlaWeight::kKeys].matrix,
-          .rows = config.nope_dim,
-          .adapter = weights[MlaWeight::kKeys].adapter,
-          .module_rows = config.nope_dim + config.value_dim};
-}
-
-HeadMatrix mla_values(const MlaConfig& config, const WeightSet& weights) {
-  return {.all = weights[MlaWeight::kValues].matrix,
-          .rows = config.value_dim,
-          .adapter = weights[MlaWeight::kKeys].adapter,  // of the whole module
-          .module_rows = config.nope_dim + config.value_dim,
-          .first_row = config.nope_dim};
-}
-
 void MlaStash::resize(std::int64_t rows) {
   rows_ = rows;
   all_.resize(rows * config_.kept_width());
@@ -65,7 +50,11 @@ std::int64_t MlaStash::bytes() const {
 
 MlaGradient::MlaGradient(const MlaConfig& config, LayerContext& context,
                          const AttentionKernel& kernel, HeadProducts& products)
-    : config_(config), context_(context), products_(products), attention_(kernel, context) {}
+    : config_(config),
+      context_(context),
+      products_(products),
+      inputs_(config, context),
+      attention_(kernel, context) {}
 
 void MlaGradient::run(const WeightSet& weights, const RotaryRows& angles, const MlaStash& stash,
                       const PartBackward& part) {
@@ -102,21 +91,13 @@ MatrixView<float> MlaGradient::mixed_gradients(std::int64_t rows) const {
 }
 
 void MlaGradient::prepare(const Pass& pass) {
-  const VectorKernels& vector = *context_.compute.vector;
   context_.for_each_row(pass.rows(), [&](std::int64_t row) {
-    const auto norm = [&](std::size_t which, const MatrixView<float>& x, std::int64_t width,
-                          float* y) {
-      vector.rms_norm(x.row(row).data(), pass.weights[which].vector.data(), MlaConfig::kNormEpsilon,
-                      width, y);
-    };
-    float* const key = keys_.data() + row * config_.key_dim();
-    std::ranges::copy(pass.stash.latents().row(row), key);
-    norm(MlaWeight::kKvANorm, pass.stash.latents(), config_.latent, key);
-    vector.rotate(pass.angles.row(row), key + config_.latent);
+    inputs_.make_key(pass.weights, pass.angles.row(row), pass.stash.latents().row(row),
+                     keys_.data() + row * config_.key_dim());
     std::fill_n(latent_gradients_.data() + row * config_.key_dim(), config_.key_dim(), 0.0F);
     if (config_.query_rank == 0) return;
-    norm(MlaWeight::kQANorm, pass.stash.inner(), config_.query_rank,
-         inner_.data() + row * config_.query_rank);
+    inputs_.norm(pass.weights, MlaWeight::kQANorm, pass.stash.inner().row(row),
+                 inner_.data() + row * config_.query_rank);
   });
 }
 
@@ -143,11 +124,7 @@ void MlaGradient::find_queries(const Pass& pass, const HeadRange& heads) {
   products_.transposed(mla_keys(config_, pass.weights), heads, projected,
                        first_columns(met, config_.latent));
   context_.for_each_row(heads.rows, [&](std::int64_t row) {
-    for (std::int64_t i = 0; i < heads.count; ++i) {
-      float* const rotated = met.row(i * heads.rows + row).data() + config_.latent;
-      std::copy_n(projected.at(row, i) + config_.nope_dim, config_.rope_dim, rotated);
-      context_.compute.vector->rotate(pass.angles.row(row), rotated);
-    }
+    inputs_.rotate_queries(heads, row, pass.angles.row(row), projected, met);
   });
 }
 

@@ -2,18 +2,11 @@
 
 #include "base/buffer.h"
 #include "src/model/attention_gradient_run.h"
-#include "src/model/head_products.h"
-#include "src/model/layer_context.h"
-#include "src/model/mla_kind.h"
+#include "src/model/mla_inputs.h"
 #include "src/model/rotary_rows.h"
 #include "src/model/stash.h"
 
 namespace moesaic {
-
-/// The rows of kv_b_proj that make keys, [nope_dim, latent] of a head, and its adapter.
-[[nodiscard]] HeadMatrix mla_keys(const MlaConfig& config, const WeightSet& weights);
-/// Those that make values, [value_dim, latent] of a head.
-[[nodiscard]] HeadMatrix mla_values(const MlaConfig& config, const WeightSet& weights);
 
 /// What latent attention keeps of a forward pass besides its input.
 class MlaStash : public Stash {
@@ -97,6 +90,7 @@ class MlaGradient {
   const MlaConfig& config_;
   LayerContext& context_;
   HeadProducts& products_;
+  MlaInputs inputs_;
   AttentionGradientRun attention_;
   Buffer<float> keys_;              // [rows, key_dim]
   Buffer<float> inner_;             // [rows, query_rank]
