@@ -11,26 +11,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "launch/input/requests.h"
 #include "launch/serve/api_call.h"
+#include "launch/serve/prepared_call.h"
 #include "src/chat/chat_template.h"
-#include "src/chat/conversation.h"
 #include "src/serve/http_server.h"
 #include "src/serve/request_desk.h"
 #include "src/serve/serve_metrics.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace moesaic {
-
-/// What a server offers.
-struct ServeOffer {
-  std::string model;    // its name
-  std::string api_key;  // empty: none is asked for
-  std::int64_t vocab_size = 0;
-  RequestDefaults completions;
-  RequestDefaults chats;
-  ConversationDefaults conversations;
-};
 
 /// OpenAI's protocol: what clients ask goes to the desk, what the desk tells goes to them. Of the
 /// server's thread alone.
@@ -94,35 +83,16 @@ class ServeApi {
   /// Calls `prepare` aside, then what it returns; what either throws is the answer.
   void answer_aside(const Answer& answer, std::function<std::function<void()>()> prepare);
   void call(ApiKind kind, const HttpRequest& request, const Answer& answer);
-  // Aside:
-  [[nodiscard]] std::string chat_text(Chat chat) const;
-  [[nodiscard]] std::vector<std::vector<std::int32_t>> prompts_of(const ApiRequest& request) const;
-  /// A call, its requests, and what it wants of each.
-  struct Prepared {
-    ApiRequest request;
-    std::vector<RequestDesk::Order> orders{};
-    std::vector<ApiCall::Choice> choices{};
-    std::int64_t prompts = 0;
-    std::int64_t prompt_tokens = 0;
-  };
-  [[nodiscard]] Prepared prepare(ApiRequest request);
-  [[nodiscard]] std::string echo_of(const ApiRequest& request, std::size_t index,
-                                    std::span<const std::int32_t> tokens) const;
-  /// Those of prompt number `index` of the call.
-  void add_orders(std::int64_t index, std::vector<std::int32_t> tokens, Prepared& prepared);
-
-  void number(Prepared& prepared) const;
-  void begin(Prepared& prepared, const Answer& answer);
+  void begin(PreparedCall& prepared, const Answer& answer);
   /// The call's texts are not wanted any more.
   void drop(const ApiCall& call);
   [[nodiscard]] ReplyHead new_head(ApiKind kind);
 
   Parts parts_;
-  ServeOffer offer_;
-  std::string salt_;  // of this server's ids
+  CallPreparer preparer_;  // aside
+  std::string salt_;       // of this server's ids
   std::int64_t calls_ = 0;
   std::int64_t prompts_ = 0;  // of calls that were taken
-  Ticket next_ticket_ = 0;    // aside
   bool is_open_ = false;
   std::int64_t texts_at_once_ = 0;
   std::string closed_;  // why; empty: it is not
