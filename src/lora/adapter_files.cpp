@@ -95,14 +95,19 @@ AdapterFiles::Fusion AdapterFiles::fusion_of(const Module& module) {
   return found;
 }
 
-/// The layout whose parameters the configuration targets.
+/// The layout whose parameters the configuration targets. Where it targets none, names of experts'
+/// matrices are those of single experts, but of a family that transformers 5 alone has: there they
+/// hit shared experts and dense layers alone.
 AdapterLayout AdapterFiles::layout_of(const PeftConfig& config,
                                       std::span<const AdapterSite> sites) const {
   std::vector<AdapterSite> fused;
   std::ranges::copy_if(sites, std::back_inserter(fused), [&](const AdapterSite& site) {
     return !site.fused5.empty() && !config.hit_name(site, AdapterLayout::transformers5).empty();
   });
-  if (fused.empty()) return AdapterLayout::transformers4;
+  if (fused.empty()) {
+    const bool in_both = sites.empty() || sites.front().in_transformers4;
+    return in_both ? AdapterLayout::transformers4 : AdapterLayout::transformers5;
+  }
   const bool lie_across = std::ranges::all_of(fused, &AdapterSite::lies_across);
   return lie_across ? layout_by_shape(fused) : AdapterLayout::transformers5;
 }

@@ -48,6 +48,9 @@ struct AdapterSite {
   /// ("model.layers.3.mlp.experts"). Empty but for experts.
   std::string fused4{};
   std::string fused5{};
+  /// Whether transformers 4 has the family; what it would call the module then is a name like
+  /// others.
+  bool in_transformers4 = true;
   /// In fused5 outputs of gate and up take turns; else gate comes first.
   bool takes_turns = false;
   /// The parameters of fused5 are [experts, in, out], and the same ones in transformers 4, which

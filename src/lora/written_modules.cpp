@@ -50,8 +50,9 @@ void require_told_apart(const std::vector<WrittenModule>& modules,
     alike = &written;
   }
   require(alike == nullptr, ErrorKind::usage,
-          "{} has {} inputs and outputs: a file with its adapters alone would not tell which are "
-          "which; those of gates, ups and downs together do",
+          "{} has {} inputs and outputs: a file with its adapters as the only ones of experts "
+          "would not "
+          "tell which are which; those of gates, ups and downs together do",
           alike != nullptr ? alike->module.target : "", alike != nullptr ? alike->module.in : 0);
 }
 

@@ -28,11 +28,12 @@ std::string find_root(const TensorExists& exists) {
 
 /// Completes the paths of modules that can have adapters: they are those of transformers 4, however
 /// the checkpoint calls its tensors.
-void complete_sites(std::vector<NamedWeight>& weights, std::int64_t layer) {
+void complete_sites(std::vector<NamedWeight>& weights, std::int64_t layer, bool in_transformers4) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   for (NamedWeight& weight : weights) {
     for (AdapterSite& site : weight.sites) {
       site.layer = layer;
+      site.in_transformers4 = in_transformers4;
       site.module.insert(0, prefix);
       if (!site.fused4.empty()) site.fused4.insert(0, prefix);
       if (!site.fused5.empty()) site.fused5.insert(0, prefix);
@@ -89,8 +90,9 @@ ModelNames find_model_names(const ModelConfig& config, const TensorExists& exist
   for (std::size_t l = 0; l < config.layers.size(); ++l) {
     LayerNames& layer = names.layers.emplace_back(
         find_layer(config, config.layers[l], {fmt::format("{}layers.{}.", root, l), exists}));
-    complete_sites(layer.mixer, static_cast<std::int64_t>(l));
-    complete_sites(layer.feed_forward, static_cast<std::int64_t>(l));
+    for (auto* weights : {&layer.mixer, &layer.feed_forward}) {
+      complete_sites(*weights, static_cast<std::int64_t>(l), config.in_transformers4);
+    }
   }
   return names;
 }

@@ -1,4 +1,4 @@
-// Keys of adapters of a model that reads images too.
+// Keys of adapters of a model that is in transformers 5 alone, and reads images too.
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "src/model/model_config.h"
 #include "src/model/model_files.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
@@ -40,6 +41,26 @@ TEST(AdapterFiles, KeysOfAModelThatReadsImagesTooAreThoseOfItsTextModel) {
     EXPECT_TRUE(error.starts_with("here: \"base_model.model.model.layers.")) << error;
     EXPECT_TRUE(error.ends_with("are for one module")) << error;
   }
+}
+
+TEST(AdapterFiles, NamesOfExpertsHitSharedOnesAloneInFamiliesOfTransformers5) {
+  std::string config = test::read_text(kTextAdapter + "/adapter_config.json");
+  const std::size_t begin = config.find('[', config.find("\"target_parameters\""));
+  config.replace(begin, config.find(']', begin) + 1 - begin, "[]");
+  const SafetensorsFile file = SafetensorsFile::open(kTextAdapter + "/adapter_model.safetensors");
+  std::vector<TensorView> tensors(file.tensors().begin(), file.tensors().end());
+  std::erase_if(tensors, [](const TensorView& tensor) {
+    return tensor.name.find(".experts.") != std::string::npos;
+  });
+  const AdapterFiles files = AdapterFiles::parse(Json::parse(config, "adapter_config.json"),
+                                                 std::move(tensors), text_sites(), "here");
+  EXPECT_EQ(files.description().layout, AdapterLayout::transformers5);
+  std::int64_t shared = 0;
+  for (const AdapterSpec& spec : files.specs()) {
+    EXPECT_LT(spec.site.expert, 0) << spec.site.module;
+    shared += spec.site.kind == AdapterKind::shared ? 1 : 0;
+  }
+  EXPECT_GT(shared, 0);
 }
 
 }  // namespace
