@@ -132,10 +132,11 @@ TEST(LyingAcross, WhatNoShapeTellsIsNeitherReadNorWritten) {
   const AdapterSet set = numbered_adapters(sites, "d", false);
   const TemporaryDirectory directory;
   for (const AdapterLayout layout : {AdapterLayout::transformers4, AdapterLayout::transformers5}) {
-    EXPECT_EQ(error_message([&] { save(set, sites, layout, directory.path()); }, ErrorKind::usage),
-              "model.layers.0.mlp.experts.down_proj has 4 inputs and outputs: a file with its "
-              "adapters alone would not tell which are which; those of gates, ups and downs "
-              "together do");
+    EXPECT_EQ(
+        error_message([&] { save(set, sites, layout, directory.path()); }, ErrorKind::usage),
+        "model.layers.0.mlp.experts.down_proj has 4 inputs and outputs: a file with its "
+        "adapters as the only ones of experts would not tell which are which; those of gates, "
+        "ups and downs together do");
   }
   const std::string file = directory.path_of("adapter_model.safetensors");
   const std::string key = "base_model.model.model.layers.0.mlp.experts.lora_";
