@@ -121,7 +121,6 @@ void CallPreparer::add_orders(std::int64_t index, std::vector<std::int32_t> toke
   for (std::int64_t sample = 0; sample < made.samples; ++sample) {
     RequestDesk::Order& order = prepared.orders.emplace_back();
     order = {.ticket = next_ticket_++, .request = made.sample(sample)};
-
     if (wants_prompt_logprobs) order.request.logits_from = 0;
     ApiCall::Choice& choice = prepared.choices.emplace_back();
     choice.ticket = order.ticket;

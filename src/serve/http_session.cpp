@@ -188,7 +188,6 @@ void HttpSession::send_event(std::string_view data) {
   if (state_ != State::answering || is_complete_) return;
   const std::string event = fmt::format("data: {}\n\n", data);
   write(is_chunked_ ? fmt::format("{:x}\r\n{}\r\n", event.size(), event) : event);
-
   keep_awake();
 }
 
