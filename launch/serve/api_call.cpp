@@ -17,7 +17,6 @@ ApiCall::ApiCall(const Tokenizer& tokenizer, ReplyHead head, const ApiRequest& r
       includes_usage_(request.include_usage),
       wants_logprobs_(request.fields.logprobs.has_value()),
       choices_(std::move(choices)),
-
       left_(std::ssize(choices_)),
       usage_{.prompt_tokens = prompt_tokens, .completion_tokens = 0},
       answer_(std::move(answer)) {
