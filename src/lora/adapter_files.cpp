@@ -96,8 +96,8 @@ AdapterFiles::Fusion AdapterFiles::fusion_of(const Module& module) {
 }
 
 /// The layout whose parameters the configuration targets. Where it targets none, names of experts'
-/// matrices are those of single experts, but of a family that transformers 5 alone has: there they
-/// hit shared experts and dense layers alone.
+/// matrices are those of single experts, unless transformers 5 alone has the family and the file no
+/// such expert: there they hit shared experts and dense layers.
 AdapterLayout AdapterFiles::layout_of(const PeftConfig& config,
                                       std::span<const AdapterSite> sites) const {
   std::vector<AdapterSite> fused;
@@ -105,8 +105,12 @@ AdapterLayout AdapterFiles::layout_of(const PeftConfig& config,
     return !site.fused5.empty() && !config.hit_name(site, AdapterLayout::transformers5).empty();
   });
   if (fused.empty()) {
-    const bool in_both = sites.empty() || sites.front().in_transformers4;
-    return in_both ? AdapterLayout::transformers4 : AdapterLayout::transformers5;
+    const auto is_of_experts = [](const TensorView& tensor) {
+      return tensor.name.find(".experts.") != std::string::npos;
+    };
+    const bool has_names4 = sites.empty() || sites.front().in_transformers4 ||
+                            std::ranges::any_of(*tensors_, is_of_experts);
+    return has_names4 ? AdapterLayout::transformers4 : AdapterLayout::transformers5;
   }
   const bool lie_across = std::ranges::all_of(fused, &AdapterSite::lies_across);
   return lie_across ? layout_by_shape(fused) : AdapterLayout::transformers5;
