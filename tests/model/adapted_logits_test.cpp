@@ -131,54 +131,72 @@ TEST_P(AdaptedLogits, MergedIntoTheCheckpointTheyStay) {
   merge(model_of(GetParam()), kData + "/adapters/" + GetParam(), directory.path());
   const EngineSetup merged{
       .directory = directory.path(), .precision = Precision::f32, .isa = supported_isas().back()};
-  const auto logits = logits_on_ranks(1, merged, samples_[0].tokens);
-  // Of weights in bf16; 1.006 % was seen of deepseek_v3, less of all others.
-  const double limit = std::string(GetParam()) == "deepseek_v3" ? 1.05e-2 : 1e-2;
-  EXPECT_LE(relative_l2(logits, samples_[0].logits), limit);
+  std::vector<double> distances;  // of weights in bf16
+  for (const Sample& sample : samples_) {
+    distances.push_back(relative_l2(logits_on_ranks(1, merged, sample.tokens), sample.logits));
+  }
+  std::ranges::sort(distances);
+  ASSERT_GE(distances.size(), 4U);
+  EXPECT_LE(distances[distances.size() - 2],
+            1e-2);  // where routers tie, one may have other experts
 }
 
-TEST(MergedCheckpoint, AdaptedMatricesAreBf16OfTheSumAndOthersAreCopied) {
-  const std::string model = model_of("mixtral-some");
+/// Element `index` of a matrix.
+double element(const TensorView& from, std::int64_t index) {
+  float read = 0;
+  MatrixSource(TensorView{from.name,
+                          from.dtype,
+                          {std::int64_t{1} * from.shape[0] * from.shape[1], 1},
+                          from.bytes,
+                          from.file})
+      .read_rows(index, 1, std::span(&read, 1));
+  return static_cast<double>(read);
+}
+
+/// Expects some elements of bf16(W + scale B A), where the factors have rank 2.
+void expect_sums(const TensorView& before, const TensorView& after, const TensorView& a,
+                 const TensorView& b, double scale) {
+  const std::int64_t in = before.shape[1];
+  for (const std::int64_t at : {std::int64_t{0}, in + 3, before.shape[0] * in - 1}) {
+    double sum = element(before, at);
+    for (std::int64_t r = 0; r < 2; ++r) {
+      sum += scale * element(b, at / in * 2 + r) * element(a, r * in + at % in);
+    }
+    EXPECT_EQ(element(after, at),
+              static_cast<double>(to_float(to_bfloat16(static_cast<float>(sum)))))
+        << before.name << " " << at;
+  }
+}
+
+/// Merges an adapter of single modules, and returns how many matrices it changed.
+std::int64_t expect_exactly_merged(const std::string& golden, double scale) {
   const TemporaryDirectory directory;
-  merge(model, kData + "/adapters/mixtral-some", directory.path());
-  const Checkpoint before = Checkpoint::open(model);
+  merge(model_of(golden), kData + "/adapters/" + golden, directory.path());
+  const Checkpoint before = Checkpoint::open(model_of(golden));
   const Checkpoint after = Checkpoint::open(directory.path());
   EXPECT_EQ(before.names(), after.names());
   const SafetensorsFile adapter =
-      SafetensorsFile::open(kData + "/adapters/mixtral-some/adapter_model.safetensors");
+      SafetensorsFile::open(kData + "/adapters/" + golden + "/adapter_model.safetensors");
   std::int64_t adapted = 0;
   for (const TensorView* tensor : before.tensors()) {
     const std::string module =
         "base_model.model." + tensor->name.substr(0, tensor->name.rfind('.')) + ".lora_";
-    const TensorView& now = after.at(tensor->name);
     const TensorView* a = adapter.find(module + "A.weight");
     if (a == nullptr) {
-      EXPECT_TRUE(std::ranges::equal(now.bytes, tensor->bytes)) << tensor->name;
+      EXPECT_TRUE(std::ranges::equal(after.at(tensor->name).bytes, tensor->bytes)) << tensor->name;
       continue;
     }
     ++adapted;
-    const TensorView* b = adapter.find(module + "B.weight");
-    const auto value = [](const TensorView& from, std::int64_t index) {
-      float read = 0;
-      MatrixSource(TensorView{from.name,
-                              from.dtype,
-                              {std::int64_t{1} * from.shape[0] * from.shape[1], 1},
-                              from.bytes,
-                              from.file})
-          .read_rows(index, 1, std::span(&read, 1));
-      return static_cast<double>(read);
-    };
-    const std::int64_t in = tensor->shape[1];
-    for (const std::int64_t at : {std::int64_t{0}, in + 3, tensor->shape[0] * in - 1}) {
-      double sum = value(*tensor, at);
-      for (std::int64_t r = 0; r < 2; ++r) {
-        sum += value(*b, at / in * 2 + r) * value(*a, r * in + at % in);  // scale 1
-      }
-      EXPECT_EQ(value(now, at), static_cast<double>(to_float(to_bfloat16(static_cast<float>(sum)))))
-          << tensor->name << " " << at;
-    }
+    expect_sums(*tensor, after.at(tensor->name), *a, *adapter.find(module + "B.weight"), scale);
   }
-  EXPECT_EQ(adapted, 2 * 7);
+  EXPECT_EQ(adapted, static_cast<std::int64_t>(adapter.tensors().size()) / 2);
+  return adapted;
+}
+
+TEST(MergedCheckpoint, AdaptedMatricesAreBf16OfTheSumAndOthersAreCopied) {
+  EXPECT_EQ(expect_exactly_merged("mixtral-some", 1), 2 * 7);
+  (void)expect_exactly_merged("deepseek_v3", 2);
+  (void)expect_exactly_merged("qwen3_next", 2);
 }
 
 /// A new adapter on everything in `model`, or what `targets` names, with B that is not zero.
@@ -206,9 +224,9 @@ void make_adapter(const std::string& model, const std::string& to,
 /// Merges a new adapter, of all that can have one, into `name`, one of models,
 /// and compares logits with those of both.
 void expect_merged_like_unmerged(const std::string& name, const TemporaryDirectory& directory,
-                                 double limit = 2e-2) {
+                                 const std::string& targets = "attention,experts,shared,dense") {
   const std::string model = kData + "/models/" + name;
-  make_adapter(model, directory.path_of("lora"));
+  make_adapter(model, directory.path_of("lora"), targets);
   merge(model, directory.path_of("lora"), directory.path_of("merged"));
   const std::vector<std::int32_t> tokens =
       read_golden_logits(model + "/golden.safetensors").input_ids;
@@ -220,7 +238,7 @@ void expect_merged_like_unmerged(const std::string& name, const TemporaryDirecto
                            .precision = Precision::f32,
                            .isa = supported_isas().back()};
   const auto expected = logits_on_ranks(1, unmerged, tokens);
-  EXPECT_LE(relative_l2(logits_on_ranks(1, merged, tokens), expected), limit) << name;
+  EXPECT_LE(relative_l2(logits_on_ranks(1, merged, tokens), expected), 2e-2) << name;
   EngineSetup bare = unmerged;
   bare.lora.clear();
   EXPECT_GE(relative_l2(logits_on_ranks(1, bare, tokens), expected), 0.1) << name;
@@ -236,10 +254,10 @@ TEST(MergedCheckpoint, QuantisedWeightsBecomePlainOnes) {
   }
 }
 
-// All later tokens meet what rounding does to decays.
+// Those of decays have a test of their own: all later tokens meet what rounding does to them.
 TEST(MergedCheckpoint, ProjectionsOfGatedLayersAreThere) {
   for (const std::string name : {"qwen3_next-v4", "qwen3_5_moe-v5"}) {
-    expect_merged_like_unmerged(name, TemporaryDirectory(), 5e-2);
+    expect_merged_like_unmerged(name, TemporaryDirectory(), "(?!.*in_proj_(ba|b|a)$).*");
   }
 }
 
