@@ -316,4 +316,14 @@ Engine::~Engine() {
   if (gpu_ != nullptr) gpu_->disconnect();
 }
 
+StepOptions text_options(const Runtime& runtime, const ModelConfig& config, const Workload& work,
+                         std::int64_t capacity, const Tokenizer* tokenizer) {
+  const Options& options = runtime.options();
+  return {.batch_tokens = options.batch_size,
+          .parallel = options.parallel,
+          .cache_bytes = KvPool::bytes_of(config, runtime.precision(), capacity, work.sequences),
+          .tokenizer = tokenizer,
+          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
+}
+
 }  // namespace moesaic

@@ -9,6 +9,7 @@
 #include "launch/job/memory_check.h"
 #include "launch/job/runtime.h"
 #include "launch/job/workloads.h"
+#include "src/generate/step_engine.h"
 #include "src/model/model_adapters.h"
 #include "src/model/model_config.h"
 #include "src/model/model_files.h"
@@ -113,5 +114,12 @@ class Engine {
   bool is_smaller_ = false;
   FittingMemory memory_;
 };
+
+/// How texts run: keys and values get the memory that the check before loading has counted for a
+/// workload of sequences of `capacity` tokens. `tokenizer` is rank 0's; both must outlive the
+/// engine that gets this.
+[[nodiscard]] StepOptions text_options(const Runtime& runtime, const ModelConfig& config,
+                                       const Workload& work, std::int64_t capacity,
+                                       const Tokenizer* tokenizer);
 
 }  // namespace moesaic

@@ -196,6 +196,16 @@ std::vector<RankStatistics> gather_statistics(const Runtime& runtime,
                                       .node_peak_bytes = node_peak_bytes(runtime.grid().node())});
 }
 
+RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& steps) {
+  return {.load = engine.load(),
+          .prompt = {steps.work.prompt_rows, steps.prompt_seconds},
+          .generation = {steps.work.generation_rows, steps.generate_seconds},
+          .shared_tokens = steps.work.shared_positions,
+          .ranks = gather_statistics(runtime, engine.transformer()),
+          .balance = {},
+          .wall_seconds = steps.wall_seconds};
+}
+
 std::string statistics_text(const RunStatistics& run) {
   const Spread peak = peak_spread(run.ranks);
   std::string text =

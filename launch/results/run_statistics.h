@@ -7,6 +7,7 @@
 #include "launch/job/expert_balance.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
+#include "src/generate/step_engine.h"
 #include "src/parallel/phase_times.h"
 
 namespace moesaic {
@@ -45,6 +46,10 @@ struct RunStatistics {
 /// The statistics of all ranks' engines. Collective.
 [[nodiscard]] std::vector<RankStatistics> gather_statistics(const Runtime& runtime,
                                                             const Transformer& transformer);
+
+/// What an engine's steps took, without sampling and balance. Collective.
+[[nodiscard]] RunStatistics gather_run(const Runtime& runtime, Engine& engine,
+                                       const StepStatistics& steps);
 
 /// Some lines for people.
 [[nodiscard]] std::string statistics_text(const RunStatistics& run);

@@ -22,17 +22,6 @@
 namespace moesaic {
 namespace {
 
-/// Keys and values get the memory that the check before loading has counted.
-StepOptions step_options(const Runtime& runtime, const ModelConfig& config,
-                         const TokenPrompts& input, const Workload& work, std::int64_t capacity) {
-  const Options& options = runtime.options();
-  return {.batch_tokens = options.batch_size,
-          .parallel = options.parallel,
-          .cache_bytes = KvPool::bytes_of(config, runtime.precision(), capacity, work.sequences),
-          .tokenizer = input.tokenizer ? &*input.tokenizer : nullptr,
-          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
-}
-
 SamplingChoice choose_sampling(const Runtime& runtime, const OpenModel& model) {
   SamplingChoice choice;
   agree(runtime.world(), [&] {
@@ -100,7 +89,7 @@ RequestFeed make_feed(Texts& texts) {
   return {.next = [&] { return texts.pending.next(); },
           .on_token = [&](const NewToken& token) { texts.output.take(token); },
           .on_finished = [&](const Finished& finished) { texts.pending.take(finished); },
-          .on_logits = {},
+          .on_step = {},
           .name = [&](RequestId request) { return texts.pending.name_of(request); }};
 }
 RequestFeed make_feed(Texts& texts, ArrivingPrompts& arriving) {
@@ -133,17 +122,6 @@ bool any_left(Communicator& world, const std::optional<Texts>& texts) {
   std::int64_t left = texts && texts->pending.has_next() ? 1 : 0;
   world.broadcast(std::as_writable_bytes(std::span(&left, 1)), 0);
   return left != 0;
-}
-
-/// Collective.
-RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& counts) {
-  return {.load = engine.load(),
-          .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
-          .generation = {counts.work.generation_rows, counts.generate_seconds},
-          .shared_tokens = counts.work.shared_positions,
-          .ranks = gather_statistics(runtime, engine.transformer()),
-          .balance = {},
-          .wall_seconds = counts.wall_seconds};
 }
 
 void tell(const Runtime& runtime, const RunStatistics& statistics) {
@@ -190,7 +168,8 @@ void run_texts(Runtime& runtime, const TextJob& job, const Workload& work) {
   Engine engine(runtime, model, work);
   engine.transformer().reset_statistics();
   StepEngine steps(engine.transformer(), runtime.world(),
-                   step_options(runtime, model.config, input, work, engine.capacity()));
+                   text_options(runtime, model.config, work, engine.capacity(),
+                                input.tokenizer ? &*input.tokenizer : nullptr));
   RequestFeed feed = texts != nullptr ? make_feed(*texts) : RequestFeed{};
   std::optional<ArrivingPrompts> arriving;
   if (texts != nullptr && arrival == Arrival::meanwhile) {

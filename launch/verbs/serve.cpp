@@ -155,48 +155,31 @@ Workload serve_workload(const Options& options, const ModelConfig& config) {
   return work;
 }
 
-StepOptions step_options(const Runtime& runtime, const ModelConfig& config, const Service* service,
-                         std::int64_t capacity, std::int64_t sequences) {
-  const Options& options = runtime.options();
-  return {.batch_tokens = options.batch_size,
-          .parallel = options.parallel,
-          .cache_bytes = KvPool::bytes_of(config, runtime.precision(), capacity, sequences),
-          .tokenizer = service != nullptr ? &service->input().tokenizer : nullptr,
-          .stop_wanted = [&runtime] { return runtime.interruption().wanted(); }};
-}
-
-RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& counts,
-                         const ExpertLoads& loads) {
-  return {.load = engine.load(),
-          .prompt = {counts.work.prompt_rows, counts.prompt_seconds},
-          .generation = {counts.work.generation_rows, counts.generate_seconds},
-          .shared_tokens = counts.work.shared_positions,
-          .ranks = gather_statistics(runtime, engine.transformer()),
-          .balance = loads.balance(),
-          .wall_seconds = counts.wall_seconds};
-}
-
 /// Until a rank is asked to stop. Collective.
 void serve(const Runtime& runtime, const ModelConfig& config, const Workload& work, Engine& engine,
            Service* service) {
   const std::int64_t context =
       std::min(context_limit(runtime.options(), config), engine.capacity());
   StepEngine steps(engine.transformer(), runtime.world(),
-                   step_options(runtime, config, service, engine.capacity(), work.sequences));
+                   text_options(runtime, config, work, engine.capacity(),
+                                service != nullptr ? &service->input().tokenizer : nullptr));
   if (service != nullptr) {
     service->open(context, runtime.options().parallel * runtime.world().size());
     runtime.log().once(LogLevel::info, "http://{} answers; context of {} tokens",
                        service->address(), context);
   }
   RequestFeed feed = service != nullptr ? service->feed() : RequestFeed{};
-  feed.on_logits = [&](std::span<const LogitsRows> rows) {
-    const std::vector<PromptLogprob> logprobs =
-        gather_prompt_logprobs(engine.transformer().compute(), runtime.world(), rows);
+  feed.on_step = [&](std::span<const LogitsRows> rows, bool wants_logits) {
+    std::vector<PromptLogprob> logprobs;
+    if (wants_logits) {
+      logprobs = gather_prompt_logprobs(engine.transformer().compute(), runtime.world(), rows);
+    }
     if (service != nullptr) service->end_step(logprobs);
   };
   (void)run_requests(steps, feed);
   const ExpertLoads loads(runtime, engine);
-  const RunStatistics statistics = gather_run(runtime, engine, steps.statistics(), loads);
+  RunStatistics statistics = gather_run(runtime, engine, steps.statistics());
+  statistics.balance = loads.balance();
   runtime.log().once(LogLevel::info, "stopped\n\n{}", statistics_text(statistics));
   loads.record();
 }

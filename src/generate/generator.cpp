@@ -34,7 +34,7 @@ GenerateResult generate(Transformer& transformer, Communicator& world,
     result.completions[static_cast<std::size_t>(finished.request)] = std::move(finished);
   };
   result.complete = run_requests(
-      engine, {.next = next, .on_token = events.on_token, .on_finished = finish, .on_logits = {}});
+      engine, {.next = next, .on_token = events.on_token, .on_finished = finish, .on_step = {}});
   result.statistics = engine.statistics();
   return result;
 }

@@ -27,7 +27,7 @@ GoOn take_step(StepEngine& engine, const RequestFeed& feed) {
     require_undamaged(finished, name_of(feed, finished.request));
     if (feed.on_finished) feed.on_finished(std::move(finished));
   }
-  if (feed.on_logits) feed.on_logits(result.logits);
+  if (feed.on_step) feed.on_step(result.logits, result.wants_logits);
   if (result.stop_wanted) return GoOn::stop_wanted;
   return result.dismissed ? GoOn::dismissed : GoOn::yes;
 }

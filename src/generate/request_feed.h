@@ -10,7 +10,7 @@
 
 namespace moesaic {
 
-/// Requests of rank 0, and who hears of them. Of other ranks, `on_logits` alone is used.
+/// Requests of rank 0, and who hears of them. Of other ranks, `on_step` alone is used.
 struct RequestFeed {
   /// The next request; none when there are no more, or none yet.
   std::function<std::optional<Request>()> next;
@@ -25,9 +25,9 @@ struct RequestFeed {
   /// In the place of on_finished, of damaged requests (Damage); if it is not given, the first one
   /// is an Error{file} on rank 0.
   std::function<void(const Finished&)> on_damaged{};
-  /// What a step computed on this rank, after all else that it brought, also if there are none: may
-  /// be collective.
-  std::function<void(std::span<const LogitsRows>)> on_logits{};
+  /// After each step, when all that it brought is told: its logits of this rank, and whether any
+  /// rank may have some; may be collective.
+  std::function<void(std::span<const LogitsRows> logits, bool wants_logits)> on_step{};
   /// What errors call a request of next(); "prompt N" by their order if it is not given.
   std::function<std::string(RequestId)> name{};
 };

@@ -96,7 +96,7 @@ ScoreResult score(Transformer& transformer, Communicator& world,
   ScoreOrder order(documents, events);
   if (engine.submits()) order.tell();
   RequestFeed feed = engine.submits() ? feed_of(order) : RequestFeed{};
-  feed.on_logits = [&](std::span<const LogitsRows> logits) {
+  feed.on_step = [&](std::span<const LogitsRows> logits, bool /*wants_logits*/) {
     std::vector<SentScore> scores;
     for (const LogitsRows& rows : logits) {
       add_scores(transformer.compute(), rows, scores);

@@ -82,6 +82,7 @@ const StepResult& StepEngine::step() {
   }
   const RankPass& pass = sequences_.forward();
   result_.logits = pass.logits;
+  result_.wants_logits = !logits_wanted_.empty();
   count(share(pass), start);
   goes_on_ = submits() && busy();
   return result_;
@@ -97,16 +98,22 @@ void StepEngine::follow(Orders orders) {
   for (auto& [id, request] : orders.submitted) {
     schedule_.add(id, request);
     if (request.logprobs) logprobs_wanted_[id] = *request.logprobs;
+    if (request.logits_from != Request::kNoLogits) logits_wanted_.insert(id);
     waiting_.emplace(id, std::move(request));
   }
   for (const RequestId id : orders.dropped) {
-    schedule_.remove(id);
-    logprobs_wanted_.erase(id);
+    forget(id);
     sequences_.remove(id);
     waiting_.erase(id);
     if (auto finished = open_.cancel(id)) result_.finished.push_back(std::move(*finished));
   }
   result_.dismissed = orders.dismissed;
+}
+
+void StepEngine::forget(RequestId id) {
+  schedule_.remove(id);
+  logprobs_wanted_.erase(id);
+  logits_wanted_.erase(id);
 }
 
 void StepEngine::assign() {
@@ -165,10 +172,7 @@ PassWork StepEngine::share(const RankPass& pass) {
 
 void StepEngine::take(const SequenceNews& news, std::span<const TokenLogprob> logprobs) {
   const bool ended = news.end != SequenceNews::End::none;
-  if (ended) {
-    schedule_.remove(news.request);
-    logprobs_wanted_.erase(news.request);
-  }
+  if (ended) forget(news.request);
   if (world_.rank() != 0) return;
   auto [token, finished] = open_.take(news, logprobs);
   if (token) result_.tokens.push_back(std::move(*token));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -36,6 +37,7 @@ struct StepResult {
   std::vector<NewToken> tokens;    // rank 0
   std::vector<Finished> finished;  // rank 0
   std::vector<LogitsRows> logits;  // of the requests that this rank works on
+  bool wants_logits = false;       // a request that is under way, on any rank, wants some
   bool dismissed = false;          // other ranks: rank 0 has let them go
   bool stop_wanted = false;        // a rank has been asked to stop; all learn it in one step
 };
@@ -100,6 +102,8 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void follow(Orders orders);
   void assign();
+  /// The request has ended, or is not wanted any more.
+  void forget(RequestId id);
   /// All ranks learn whether to stop.
   void share_stop();
   /// All ranks learn what became of all requests, and whether to stop. Returns the work of all
@@ -120,6 +124,7 @@ class StepEngine {
   RequestId next_id_ = 0;
   std::unordered_map<RequestId, Request> waiting_;               // not yet assigned
   std::unordered_map<RequestId, std::int64_t> logprobs_wanted_;  // of requests that want any
+  std::unordered_set<RequestId> logits_wanted_;                  // the same
   StepResult result_;
   StepStatistics statistics_;
   Clock::time_point first_start_;  // of the first step with a forward pass

@@ -297,7 +297,7 @@ TEST(StepEngine, a_rank_that_is_asked_to_stop_ends_all_at_the_same_step) {
           run_requests(engine, {.next = [] { return std::optional(long_request()); },
                                 .on_token = [&](const NewToken&) { ++tokens; },
                                 .on_finished = {},
-                                .on_logits = {}});
+                                .on_step = {}});
       EXPECT_FALSE(complete) << rank;
       steps[rank] = engine.statistics().steps;
       EXPECT_EQ(tokens, rank == 0 ? 3U * 5U : 0U) << "of the last step too";
@@ -322,7 +322,7 @@ TEST(StepEngine, requests_that_end_in_the_step_that_is_asked_to_stop_are_complet
     EXPECT_TRUE(run_requests(engine, {.next = next,
                                       .on_token = {},
                                       .on_finished = [&](const Finished&) { ++finished; },
-                                      .on_logits = {}}));
+                                      .on_step = {}}));
     EXPECT_EQ(finished, world.rank() == 0 ? 1U : 0U);
   });
 }

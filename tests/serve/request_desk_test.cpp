@@ -76,8 +76,11 @@ void serve_on(int ranks, RequestDesk& desk, Listening& listening,
                      {.parallel = 2, .stop_wanted = [&] { return is_over.load(); }});
     const bool is_first = world.rank() == 0;
     RequestFeed feed = is_first ? desk.feed(listening.listener()) : RequestFeed{};
-    feed.on_logits = [&](std::span<const LogitsRows> rows) {
-      const auto logprobs = gather_prompt_logprobs(engine.transformer().compute(), world, rows);
+    feed.on_step = [&](std::span<const LogitsRows> rows, bool wants_logits) {
+      std::vector<PromptLogprob> logprobs;
+      if (wants_logits) {
+        logprobs = gather_prompt_logprobs(engine.transformer().compute(), world, rows);
+      }
       if (is_first) desk.end_step(logprobs);
     };
     EXPECT_FALSE(run_requests(steps, feed));
