@@ -11,7 +11,7 @@ namespace moesaic {
 namespace {
 
 /// The gradients of the adapters' factors, one after the other, A before B.
-std::vector<Doubles> factor_gradients(const GqaProblem& problem, const GqaResult& result) {
+std::vector<Doubles> factor_gradients(const GqaProblem& problem, const MixerResult& result) {
   std::vector<Doubles> out;
   std::size_t at = 0;
   for (const NaiveAdapter& adapter : problem.model.adapters) {
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(EveryKind, GqaGradientTest, testing::ValuesIn(gqa_confi
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(GqaGradientTest, is_what_finite_differences_give) {
-  const GqaResult result = run_gqa(problem_, {});
+  const MixerResult result = run_gqa(problem_, {});
   EXPECT_EQ(result.y, result.y_kept);
   EXPECT_LT(distance(result.y, problem_.results()), 1e-6);
   EXPECT_LT(distance(result.dx, problem_.slopes(problem_.x)), 1e-5);
@@ -85,9 +85,9 @@ TEST_P(GqaGradientTest, is_what_finite_differences_give) {
 }
 
 TEST_P(GqaGradientTest, in_bf16_is_near) {
-  const GqaResult exact = run_gqa(problem_, {});
+  const MixerResult exact = run_gqa(problem_, {});
   for (const Isa isa : supported_isas()) {
-    const GqaResult result = run_gqa(problem_, {.precision = Precision::bf16, .isa = isa});
+    const MixerResult result = run_gqa(problem_, {.precision = Precision::bf16, .isa = isa});
     EXPECT_LT(distance(result.dx, as_doubles(exact.dx)), 2e-2) << isa_name(isa);
     const std::vector<Doubles> gradients = factor_gradients(problem_, result);
     const std::vector<Doubles> expected = factor_gradients(problem_, exact);
@@ -99,9 +99,10 @@ TEST_P(GqaGradientTest, in_bf16_is_near) {
 
 TEST_P(GqaGradientTest, has_the_same_bits_with_threads_and_instruction_sets) {
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    const GqaResult one = run_gqa(problem_, {.precision = precision});
+    const MixerResult one = run_gqa(problem_, {.precision = precision});
     for (const Isa isa : tile_order_isas()) {
-      const GqaResult other = run_gqa(problem_, {.precision = precision, .isa = isa, .threads = 3});
+      const MixerResult other =
+          run_gqa(problem_, {.precision = precision, .isa = isa, .threads = 3});
       EXPECT_EQ(one.dx, other.dx) << isa_name(isa);
       EXPECT_EQ(one.sums, other.sums) << isa_name(isa);
     }
@@ -110,11 +111,11 @@ TEST_P(GqaGradientTest, has_the_same_bits_with_threads_and_instruction_sets) {
 
 TEST_P(GqaGradientTest, has_the_same_bits_sample_by_sample) {
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    const GqaResult all = run_gqa(problem_, {.precision = precision});
+    const MixerResult all = run_gqa(problem_, {.precision = precision});
     Floats dx;
     std::vector<std::int64_t> sums(all.sums.size());
     for (std::size_t i = 0; i < problem_.samples.size(); ++i) {
-      const GqaResult one = run_gqa(problem_.sample(i), {.precision = precision});
+      const MixerResult one = run_gqa(problem_.sample(i), {.precision = precision});
       dx.insert(dx.end(), one.dx.begin(), one.dx.end());
       for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += one.sums[j];
     }
@@ -132,8 +133,8 @@ TEST(LongSampleGradient, has_the_same_bits_with_any_threads) {
     const GqaProblem problem = make_gqa_problem(config, {1030});
     const Doubles expected = problem.results();
     for (const Precision precision : {Precision::f32, Precision::bf16}) {
-      const GqaResult one = run_gqa(problem, {.precision = precision});
-      const GqaResult other =
+      const MixerResult one = run_gqa(problem, {.precision = precision});
+      const MixerResult other =
           run_gqa(problem, {.precision = precision, .isa = tile_order_isas().back(), .threads = 9});
       EXPECT_LT(distance(as_doubles(one.y), expected), precision == Precision::f32 ? 1e-6 : 2e-2);
       EXPECT_EQ(one.y, other.y) << window << sinks;

@@ -25,8 +25,8 @@ Doubles NaiveDelta::project(const Doubles& x, DeltaWeight::Place place) const {
       result.push_back(product(from, weights.data() + n * depth, depth));
     }
     double* const to = result.data() + row * width;
-    for (const NaiveDeltaAdapter& adapter : adapters) {
-      if (adapter.place != place) continue;
+    for (const NaiveAdapter& adapter : adapters) {
+      if (adapter.matrix != place) continue;
       for (std::int64_t r = 0; r < adapter.rank; ++r) {
         const double inner = adapter.scale * product(from, adapter.a.data() + r * depth, depth);
         for (std::int64_t n = 0; n < adapter.rows; ++n) {

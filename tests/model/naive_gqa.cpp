@@ -31,7 +31,7 @@ Doubles NaiveGqa::project(const Doubles& x, bool is_output) const {
     }
     double* const to = out.data() + row * width;
     for (const NaiveAdapter& adapter : adapters) {
-      if (adapter.of_output != is_output) continue;
+      if (adapter.matrix != (is_output ? kO : kQkv)) continue;
       for (std::int64_t n = 0; n < adapter.rows; ++n) {
         for (std::int64_t r = 0; r < adapter.rank; ++r) {
           to[adapter.first_row + n] += adapter.scale *

@@ -4,21 +4,9 @@
 #include <vector>
 
 #include "src/model/gqa_kind.h"
+#include "tests/model/naive_adapter.h"
 
 namespace moesaic {
-
-using Doubles = std::vector<double>;
-
-/// A low-rank addition to rows [first_row, first_row + rows) of a matrix.
-struct NaiveAdapter {
-  bool of_output = false;  // else of the stacked queries, keys and values
-  std::int64_t first_row = 0;
-  std::int64_t rows = 0;
-  std::int64_t rank = 0;
-  double scale = 0;
-  Doubles a{};  // [rank, in]
-  Doubles b{};  // [rows, rank]
-};
 
 /// Grouped-query attention of whole samples by definition, in double precision.
 struct NaiveGqa {
