@@ -53,6 +53,12 @@ struct TileArgs {
   std::span<const TileTerms> terms{};  // added in turn; of kernels that take_terms
 };
 
+/// Weights W [n, k] that a product turns on the way: its columns from k = 32 first on.
+struct TurnedSteps {
+  const PackedMatrix* matrix;
+  std::int64_t first;
+};
+
 /// What activations become before they meet weights in int4_group with groups of 128.
 enum class Int4Activations {
   bf16,
@@ -83,6 +89,11 @@ struct GemmKernel {
   void (*tile)(const TileArgs& args) noexcept;
   /// Whether TileArgs::terms are added before sums leave the core.
   bool takes_terms = false;
+  /// `tile` of this instruction set's bf16 kernel, its rows and its scratch, by columns of a matrix
+  /// W of this format, whose panels it decodes and turns between its products; scales of W's rows
+  /// have no part in it. args.matrix, [32 steps, W.rows] in bf16, has a shape alone. Null: panels
+  /// are turned before (transpose_steps()).
+  void (*turned_tile)(const TileArgs& args, const TurnedSteps& source) noexcept = nullptr;
   /// Weights as raw lines; null for f32, and where another kernel of the format has it.
   DecodeSteps decode;
 };

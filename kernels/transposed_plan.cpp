@@ -24,6 +24,14 @@ std::int64_t steps_at_once(const PackedMatrix& weights) {
   return format == Format::bf16 || format == Format::f32 ? 1 : 4;
 }
 
+/// Some steps of a matrix as one of as many rows, without its panels.
+PackedMatrix transposed_shape(const PackedMatrix& matrix, std::int64_t steps) {
+  const bool is_f32 = matrix.layout.format == Format::f32;
+  return {.layout = {.format = is_f32 ? Format::f32 : Format::bf16},
+          .rows = steps * kStepDepth,
+          .depth = matrix.rows};
+}
+
 /// From row to row of a job's results.
 std::int64_t result_stride(const JobGraph::Job& job) {
   return job.count * kStepDepth + kResultGap;
@@ -280,7 +288,8 @@ bool TransposedPlan::can_stream(const Slab& slab) const {
 /// The worker's results [rows, k of the job] = rows times a matrix.
 void TransposedPlan::multiply_by(const PackedMatrix& matrix, const Factor& factor,
                                  const JobGraph::Job& job, Worker& worker) const {
-  const std::int64_t at_once = steps_at_once(matrix);
+  const auto turned_tile = compute_.gemm(matrix.layout.format).turned_tile;
+  const std::int64_t at_once = turned_tile != nullptr ? job.count : steps_at_once(matrix);
   worker.scratch.reserve(factor.kernel->scratch_bytes);
   worker.matrices.resize(factor.terms.size());
   worker.tile_terms.clear();
@@ -290,34 +299,35 @@ void TransposedPlan::multiply_by(const PackedMatrix& matrix, const Factor& facto
   for (std::int64_t step = 0; step < job.count; step += at_once) {
     const std::int64_t first = job.first + step;
     const std::int64_t count = std::min(at_once, job.count - step);
-    const PackedMatrix transposed = transpose(matrix, first, count, worker.panels);
+    const PackedMatrix transposed = turned_tile != nullptr
+                                        ? transposed_shape(matrix, count)
+                                        : transpose(matrix, first, count, worker.panels);
     for (std::size_t i = 0; i < factor.terms.size(); ++i) {
       worker.matrices[i] = transpose(*factor.terms[i].matrix, first, count, factor.terms[i].panels);
     }
-    factor.kernel->tile({.packed_rows = factor.rows,
-                         .num_rows = factor.num_rows,
-                         .matrix = &transposed,
-                         .first_panel = 0,
-                         .num_panels = 2 * count,
-                         .out = worker.results.data() + step * kStepDepth,
-                         .out_stride = result_stride(job),
-                         .scratch = worker.scratch.data(),
-                         .resume = factor.resume,
-                         .terms = worker.tile_terms});
+    const TileArgs args{.packed_rows = factor.rows,
+                        .num_rows = factor.num_rows,
+                        .matrix = &transposed,
+                        .first_panel = 0,
+                        .num_panels = 2 * count,
+                        .out = worker.results.data() + step * kStepDepth,
+                        .out_stride = result_stride(job),
+                        .scratch = worker.scratch.data(),
+                        .resume = factor.resume,
+                        .terms = worker.tile_terms};
+    turned_tile != nullptr ? turned_tile(args, {&matrix, first}) : factor.kernel->tile(args);
   }
 }
 
-/// Some steps of a matrix as one of as many rows, whose panels are in `panels`.
+/// The same with panels, in `panels`.
 PackedMatrix TransposedPlan::transpose(const PackedMatrix& matrix, std::int64_t first,
                                        std::int64_t count, Buffer<std::byte>& panels) const {
   panels.reserve(2 * count * transposed_panel_bytes(matrix));
   transpose_steps({&compute_.gemm(matrix.layout.format), loops_}, matrix, first, count,
                   panels.data());
-  const bool is_f32 = matrix.layout.format == Format::f32;
-  return {.layout = {.format = is_f32 ? Format::f32 : Format::bf16},
-          .rows = count * kStepDepth,
-          .depth = matrix.rows,
-          .panels = panels.data()};
+  PackedMatrix transposed = transposed_shape(matrix, count);
+  transposed.panels = panels.data();
+  return transposed;
 }
 
 /// Of all products whose adapters go along, in their order.

@@ -5,64 +5,23 @@
 
 #include "kernels/cpu/avx512/lanes.h"
 #include "kernels/cpu/avx512/pack_rows.h"
+#include "kernels/cpu/avx512/turn_lines.h"
 #include "kernels/cpu/narrow_outer.h"
 
-// Transposition with AVX-512 (what each function does: kernels/cpu/transpose_loops.h). Lanes of 128
-// bits are gathered by loads, which need no shuffle.
+// Transposition with AVX-512 (what each function does: kernels/cpu/transpose_loops.h).
 
 namespace moesaic {
 namespace {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
-/// The 16 bytes at `from` and those `stride`, 2 `stride` and 3 `stride` bytes behind.
-[[gnu::always_inline]] inline __m512i gather_lanes(const std::byte* from, std::int64_t stride) {
-  const auto lane = [=](std::int64_t i) __attribute__((always_inline)) {
-    return _mm_load_si128(reinterpret_cast<const __m128i*>(from + i * stride));
-  };
-  __m512i lanes = _mm512_castsi128_si512(lane(0));
-  lanes = _mm512_inserti32x4(lanes, lane(1), 1);
-  lanes = _mm512_inserti32x4(lanes, lane(2), 2);
-  return _mm512_inserti32x4(lanes, lane(3), 3);
-}
-
-/// Eight lines of a bf16 panel, 16 columns by 16 k, as eight lines of the transposed one. Words of
-/// two columns by two k are turned in place, the pairs of columns by gathering.
-[[gnu::always_inline]] inline void transpose_half_step(const std::byte* lines, std::byte* out) {
-  const __m512i turn =
-      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
-  MOESAIC_UNROLL
-  for (std::int64_t lane = 0; lane < 4; ++lane) {
-    const __m512i even = _mm512_shuffle_epi8(gather_lanes(lines + lane * 16, 128), turn);
-    const __m512i odd = _mm512_shuffle_epi8(gather_lanes(lines + lane * 16 + 64, 128), turn);
-    _mm512_store_si512(out + lane * 128, _mm512_unpacklo_epi64(even, odd));
-    _mm512_store_si512(out + lane * 128 + 64, _mm512_unpackhi_epi64(even, odd));
-  }
-}
-
 inline void bf16_step(const std::byte* lines, std::byte* low, std::byte* high) noexcept {
-  transpose_half_step(lines, low);
-  transpose_half_step(lines + kTileBytes / 2, high);
-}
-
-/// The topmost bytes as floats.
-inline __m512i to_floats(__m512i top) {
-  return _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24)));
-}
-
-/// The bf16 words of the bytes at two places of each dword, exact.
-template <int First>
-[[gnu::always_inline]] inline __m512i widen_pair(__m512i codes) {
-  const __m512i even = to_floats(_mm512_slli_epi32(codes, 24 - 8 * First));
-  const __m512i odd = to_floats(_mm512_slli_epi32(codes, 16 - 8 * First));
-  return _mm512_mask_blend_epi16(0xaaaaaaaaU, _mm512_srli_epi32(even, 16), odd);
+  turn_step(lines, low, high);
 }
 
 inline void widen_int8(const std::byte* tile, std::byte* steps) noexcept {
   for (std::int64_t line = 0; line < 16; ++line) {
-    const __m512i codes = _mm512_load_si512(tile + line * 64);
-    _mm512_store_si512(steps + line * 128, widen_pair<0>(codes));
-    _mm512_store_si512(steps + line * 128 + 64, widen_pair<2>(codes));
+    widen_line(_mm512_load_si512(tile + line * 64), steps + line * 128);
   }
 }
 

@@ -1,18 +1,13 @@
 #define MOESAIC_RICH_AVX512
 #include "kernels/cpu/amx/pack_tiles.h"
 #include "kernels/cpu/amx/raw_tiles.h"
+#include "kernels/cpu/amx/turned_tiles.h"
 #include "kernels/cpu/copy_steps.h"
 
 // TDPBF16PS: the tile order itself.
 
 namespace moesaic {
 namespace {
-
-/// Sums are results.
-struct NoFinish {
-  explicit NoFinish(const TileArgs& /*args*/) {}
-  void operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const {}
-};
 
 void tile(const TileArgs& args) noexcept {
   if (args.num_rows == 0 || args.num_panels == 0) return;
@@ -28,9 +23,10 @@ constinit const GemmKernel amx_bf16_kernel{
     .name = "amx/bf16",
     .packed_row_bytes = bf16_tile_row_bytes,
     .pack_rows = pack_bf16_tiles,
-    .scratch_bytes = 0,
+    .scratch_bytes = kPairRingBytes,
     .tile = tile,
     .takes_terms = true,
+    .turned_tile = turned_tile<RawLines>,
     .decode = copy_steps,
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cpu/amx/decoded_tiles.h"
-#include "kernels/cpu/amx/pack_tiles.h"
+#include "kernels/cpu/amx/turned_tiles.h"
 #include "kernels/cpu/avx512/fma_rows.h"
 
 namespace moesaic {
@@ -70,6 +70,14 @@ void decoded_tile(const TileArgs& args) noexcept {
   tile_product<Decoder>(args);
 }
 
+/// None for formats of 4 bits, which take longer to decode than the products take that would hide
+/// it: turned several steps at a time before, they are up to 5 % faster.
+template <typename Decoder>
+constexpr decltype(GemmKernel::turned_tile) turned_tile_of() {
+  if constexpr (Decoder::kStepBytes >= kTileBytes / 2) return turned_tile<DecodedLines<Decoder>>;
+  return nullptr;
+}
+
 /// The kernel of a format whose elements become bf16.
 template <typename Decoder>
 constexpr GemmKernel amx_decoded_kernel(Format format, const char* name) {
@@ -80,6 +88,7 @@ constexpr GemmKernel amx_decoded_kernel(Format format, const char* name) {
           .pack_rows = pack_bf16_tiles,
           .scratch_bytes = kPairRingBytes,
           .tile = decoded_tile<Decoder>,
+          .turned_tile = turned_tile_of<Decoder>(),
           .decode = decode_steps<Decoder>};
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/amx/byte_kernel.h"
 #include "kernels/cpu/amx/decoded_tiles.h"
+#include "kernels/cpu/amx/turned_tiles.h"
 #include "kernels/cpu/avx512/byte_rows.h"
 
 namespace moesaic {
@@ -40,6 +41,7 @@ constinit const GemmKernel amx_int4_kernel{
     .pack_rows = pack_byte_tiles,
     .scratch_bytes = kPairRingBytes,
     .tile = tile,
+    .turned_tile = turned_tile<Int4Lines>,
     .decode = decode_steps<Int4Decoder>,
 };
 

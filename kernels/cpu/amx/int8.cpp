@@ -1,5 +1,6 @@
 #define MOESAIC_RICH_AVX512
 #include "kernels/cpu/amx/byte_kernel.h"
+#include "kernels/cpu/amx/turned_tiles.h"
 #include "kernels/cpu/copy_steps.h"
 
 // TDPBUSD on activations + 128, whose surplus is subtracted at the end. Sums are exact.
@@ -28,6 +29,7 @@ constinit const GemmKernel amx_int8_kernel{
     .pack_rows = pack_byte_tiles,
     .scratch_bytes = 0,
     .tile = tile,
+    .turned_tile = turned_tile<Int8Lines>,
     .decode = copy_steps,
 };
 

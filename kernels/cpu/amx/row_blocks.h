@@ -122,6 +122,12 @@ class PartOrder {
 
 MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
 
+/// Sums are results.
+struct NoFinish {
+  explicit NoFinish(const TileArgs& /*args*/) {}
+  void operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const {}
+};
+
 /// The packed rows of a product, and what all its blocks have in common. `Finish` is made from the
 /// TileArgs; called with (first row, rows, panel, panels), it turns their finished sums into
 /// results, while they are in the L1 cache.
