@@ -25,32 +25,11 @@ inline void widen_int8(const std::byte* tile, std::byte* steps) noexcept {
   }
 }
 
-/// Four rows of lane-wise 4 x 4 floats each become columns.
-[[gnu::always_inline]] inline void transpose_lanes(const __m512 (&in)[4], __m512 (&out)[4]) {
-  const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(in[0], in[1]));
-  const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(in[0], in[1]));
-  const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(in[2], in[3]));
-  const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(in[2], in[3]));
-  out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23));
-  out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23));
-  out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23));
-  out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23));
-}
-
 inline void f32_lines(const std::byte* lines, std::byte* out, std::int64_t out_stride) noexcept {
-  MOESAIC_UNROLL
-  for (std::int64_t lane = 0; lane < 4; ++lane) {
-    __m512 in[4];
-    MOESAIC_UNROLL
-    for (std::int64_t i = 0; i < 4; ++i) {
-      in[i] = _mm512_castsi512_ps(gather_lanes(lines + lane * 16 + i * 64, 256));
-    }
-    __m512 columns[4];
-    transpose_lanes(in, columns);
-    MOESAIC_UNROLL
-    for (std::int64_t i = 0; i < 4; ++i)
-      _mm512_store_ps(out + (lane * 4 + i) * out_stride, columns[i]);
-  }
+  turn_floats(
+      lines, [=](std::int64_t row, __m512 columns) __attribute__((always_inline)) {
+        _mm512_store_ps(out + row * out_stride, columns);
+      });
 }
 
 /// Elements of a row as the bits of floats; zeros for a row beyond the source.

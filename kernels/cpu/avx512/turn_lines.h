@@ -7,8 +7,8 @@
 #include "kernels/cpu/block_loop.h"
 #include "kernels/format.h"
 
-// Lines of panels become those of the transposed matrix in bf16. Lanes of 128 bits are gathered by
-// loads, which need no shuffle.
+// Lines become those of the transposed matrix. Lanes of 128 bits are gathered by loads, which need
+// no shuffle.
 
 namespace moesaic {
 namespace {
@@ -45,6 +45,35 @@ MOESAIC_BEGIN_TARGET(MOESAIC_AVX512)
                                              std::byte* high) {
   turn_half_step(lines, low);
   turn_half_step(lines + kTileBytes / 2, high);
+}
+
+/// Four rows of lane-wise 4 x 4 floats each become columns.
+[[gnu::always_inline]] inline void transpose_lanes(const __m512 (&in)[4], __m512 (&out)[4]) {
+  const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(in[0], in[1]));
+  const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(in[0], in[1]));
+  const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(in[2], in[3]));
+  const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(in[2], in[3]));
+  out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23));
+  out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23));
+  out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23));
+  out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23));
+}
+
+/// 16 lines of 16 floats: emit(row, the floats of the lines' column `row`) for 16 rows.
+template <typename Emit>
+[[gnu::always_inline]] inline void turn_floats(const std::byte* lines, const Emit& emit) {
+  MOESAIC_UNROLL
+  for (std::int64_t lane = 0; lane < 4; ++lane) {
+    __m512 in[4];
+    MOESAIC_UNROLL
+    for (std::int64_t i = 0; i < 4; ++i) {
+      in[i] = _mm512_castsi512_ps(gather_lanes(lines + lane * 16 + i * 64, 256));
+    }
+    __m512 columns[4];
+    transpose_lanes(in, columns);
+    MOESAIC_UNROLL
+    for (std::int64_t i = 0; i < 4; ++i) emit(lane * 4 + i, columns[i]);
+  }
 }
 
 /// The topmost bytes as floats.
