@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "launch/job/gather.h"
-#include "launch/job/memory_check.h"
 #include "launch/options/option_help.h"
 #include "launch/results/result_table.h"
 
@@ -18,17 +17,15 @@ namespace {
 /// Over the ranks.
 struct Spread {
   double mean = 0;
-  double least = 0;
   double most = 0;
 };
 
 template <typename Value>
 Spread spread(const std::vector<RankStatistics>& ranks, Value&& value) {
-  Spread result{.mean = 0, .least = value(ranks.front()), .most = value(ranks.front())};
+  Spread result{.mean = 0, .most = value(ranks.front())};
   for (const RankStatistics& rank : ranks) {
     const double x = value(rank);
     result.mean += x / static_cast<double>(ranks.size());
-    result.least = std::min(result.least, x);
     result.most = std::max(result.most, x);
   }
   return result;
@@ -41,16 +38,6 @@ Spread phase_spread(const std::vector<RankStatistics>& ranks, std::size_t phase)
 Spread row_spread(const std::vector<RankStatistics>& ranks) {
   return spread(ranks,
                 [](const RankStatistics& rank) { return static_cast<double>(rank.load.rows); });
-}
-
-Spread peak_spread(const std::vector<RankStatistics>& ranks) {
-  return spread(ranks,
-                [](const RankStatistics& rank) { return static_cast<double>(rank.peak_bytes); });
-}
-
-/// Of the node with most.
-std::int64_t node_peak(const std::vector<RankStatistics>& ranks) {
-  return std::ranges::max(ranks, {}, &RankStatistics::node_peak_bytes).node_peak_bytes;
 }
 
 double imbalance(const Spread& rows) {
@@ -161,7 +148,6 @@ std::string phases_json(const std::vector<RankStatistics>& ranks) {
 /// How rows, bytes and memory were shared out over the ranks.
 void add_loads(const RunStatistics& run, JsonWriter& out) {
   const Spread rows = row_spread(run.ranks);
-  const Spread peak = peak_spread(run.ranks);
   const RowCounters moved = traffic(run.ranks);
   const ExpertLoad all = load(run.ranks);
   const Spread wait = phase_spread(run.ranks, static_cast<std::size_t>(Phase::wait));
@@ -178,22 +164,17 @@ void add_loads(const RunStatistics& run, JsonWriter& out) {
       .field("results_saved", all.results_saved)
       .field("result_bytes_saved", all.result_bytes_saved)
       .field("wait_seconds_mean", wait.mean)
-      .field("wait_seconds_max", wait.most)
-      .field("peak_bytes_min", static_cast<std::int64_t>(peak.least))
-      .field("peak_bytes_max", static_cast<std::int64_t>(peak.most))
-      .field("node_peak_bytes", node_peak(run.ranks));
+      .field("wait_seconds_max", wait.most);
+  add_peak_memory(run.memory, out);
 }
 
 }  // namespace
 
 std::vector<RankStatistics> gather_statistics(const Runtime& runtime,
                                               const Transformer& transformer) {
-  return gather_values(runtime.world(),
-                       RankStatistics{.times = transformer.times(),
-                                      .load = transformer.load(),
-                                      .traffic = transformer.traffic(),
-                                      .peak_bytes = resident_bytes().peak,
-                                      .node_peak_bytes = node_peak_bytes(runtime.grid().node())});
+  return gather_values(runtime.world(), RankStatistics{.times = transformer.times(),
+                                                       .load = transformer.load(),
+                                                       .traffic = transformer.traffic()});
 }
 
 RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStatistics& steps) {
@@ -202,12 +183,12 @@ RunStatistics gather_run(const Runtime& runtime, Engine& engine, const StepStati
           .generation = {steps.work.generation_rows, steps.generate_seconds},
           .shared_tokens = steps.work.shared_positions,
           .ranks = gather_statistics(runtime, engine.transformer()),
+          .memory = gather_peak_memory(runtime),
           .balance = {},
           .wall_seconds = steps.wall_seconds};
 }
 
 std::string statistics_text(const RunStatistics& run) {
-  const Spread peak = peak_spread(run.ranks);
   std::string text =
       fmt::format("{:<11}{:>16}  {:>9}  {:>10} GB/s\n", "load", format_bytes(run.load.read_bytes),
                   format_seconds(run.load.seconds), short_number(run.load.gigabytes_per_second()));
@@ -218,15 +199,8 @@ std::string statistics_text(const RunStatistics& run) {
   }
   if (run.generation.tokens > 0) text += throughput_line("generation", run.generation);
   text += fmt::format("\n{}\n", phase_lines(run.ranks));
-  const std::string most = format_bytes(static_cast<std::int64_t>(peak.most));
-  if (run.ranks.size() == 1) {
-    return text + fmt::format("memory     {} at the peak", most);
-  }
-  text += exchange_lines(run.ranks) + balance_line(run.balance);
-  text += fmt::format("memory     {} to {} a rank at the peak, {} a node",
-                      format_bytes(static_cast<std::int64_t>(peak.least)), most,
-                      format_bytes(node_peak(run.ranks)));
-  return text;
+  if (run.ranks.size() > 1) text += exchange_lines(run.ranks) + balance_line(run.balance);
+  return text + peak_memory_text(run.memory, run.ranks.size());
 }
 
 std::string statistics_json(const RunStatistics& run, const Runtime& runtime) {

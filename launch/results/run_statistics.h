@@ -7,6 +7,7 @@
 #include "launch/job/expert_balance.h"
 #include "launch/job/runtime.h"
 #include "launch/job/session.h"
+#include "launch/results/peak_memory.h"
 #include "src/generate/step_engine.h"
 #include "src/parallel/phase_times.h"
 
@@ -17,8 +18,6 @@ struct RankStatistics {
   PhaseTimes times;
   ExpertLoad load;
   RowCounters traffic;
-  std::int64_t peak_bytes = 0;       // resident
-  std::int64_t node_peak_bytes = 0;  // of all ranks of its node, what they share once
 };
 
 /// Tokens and seconds of one kind of work.
@@ -38,6 +37,7 @@ struct RunStatistics {
   Throughput generation;           // no tokens: not told
   std::int64_t shared_tokens = 0;  // of prompts, that other prompts began with and had computed
   std::vector<RankStatistics> ranks;
+  PeakMemory memory;
   std::string sampling{};  // JSON: how was sampled; empty: not told
   ExpertBalance balance;
   double wall_seconds = 0;  // of all steps (StepStatistics); 0: not told

@@ -13,10 +13,10 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/memory.h"
 #include "base/output_file.h"
 #include "base/small_file.h"
 #include "launch/job/agreement.h"
+#include "launch/results/peak_memory.h"
 #include "launch/sft/metrics.h"
 #include "launch/sft/sft_output.h"
 #include "launch/sft/sft_setup.h"
@@ -308,14 +308,17 @@ void SftRun::save(std::int64_t steps) {
 void SftRun::end(std::int64_t steps, std::string_view reason) {
   save(steps);
   store_.save_adapter(options().output_dir);
+  const PeakMemory peak = gather_peak_memory(runtime_);
+  runtime_.log().once(LogLevel::info, "{}",
+                      peak_memory_text(peak, static_cast<std::size_t>(runtime_.world().size())));
   if (!metrics_) return;
-  metrics_->write(JsonWriter()
-                      .field("event", "end")
-                      .field("reason", reason)
-                      .field("step", steps)
-                      .field("seconds", seconds_since(start_))
-                      .field("peak_bytes", peak_resident_bytes())
-                      .text());
+  JsonWriter line;
+  line.field("event", "end")
+      .field("reason", reason)
+      .field("step", steps)
+      .field("seconds", seconds_since(start_));
+  add_peak_memory(peak, line);
+  metrics_->write(line.text());
   metrics_->write_plot();
 }
 

@@ -100,6 +100,7 @@ RunStatistics gather_score(const Runtime& runtime, Engine& engine, const StepSta
 }
 
 }  // namespace
+          .memory = gather_peak_memory(runtime),
 
 void run_score(Runtime& runtime) {
   const Options& options = runtime.options();

@@ -93,7 +93,7 @@ TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
     ASSERT_EQ(done.exit_code, 0) << done.text();
     const std::string end = lines_of(read_text(out + "/metrics.jsonl")).back();
     const auto peak =
-        static_cast<double>(Json::parse(end, "metrics.jsonl").at("peak_bytes").as_int());
+        static_cast<double>(Json::parse(end, "metrics.jsonl").at("node_peak_bytes").as_int());
     const Json planned = plan(kDemo, joined({"-c", "2040", "-b", "2048", "--memory", "64G",
                                              "--global-batch-size", "2", "-t", threads},
                                             options));

@@ -271,9 +271,14 @@ TEST_F(SftMetrics, TimesAndMemoryAreThoseOfARun) {
     ::getrusage(RUSAGE_CHILDREN, &used);
     const auto model_bytes =
         static_cast<std::int64_t>(std::filesystem::file_size(kDemo + "/model.safetensors"));
-    EXPECT_GT(end.at("peak_bytes").as_int(), model_bytes / ranks);
+    const std::int64_t peak = end.at("peak_bytes_max").as_int();
+    EXPECT_GT(end.at("peak_bytes_min").as_int(), model_bytes / ranks);
+    EXPECT_GE(peak, end.at("peak_bytes_min").as_int());
     const double most = static_cast<double>(used.ru_maxrss) * 1024;  // of any child, about
-    EXPECT_LE(static_cast<double>(end.at("peak_bytes").as_int()), 1.1 * most);
+    EXPECT_LE(static_cast<double>(peak), 1.1 * most);
+    const std::int64_t node = end.at("node_peak_bytes").as_int();  // of all ranks
+    EXPECT_GT(node, ranks == 1 ? peak - 1 : peak + model_bytes / ranks);
+    EXPECT_LE(node, ranks * peak);
   }
 }
 

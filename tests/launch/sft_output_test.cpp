@@ -285,7 +285,8 @@ TEST(Sft, MetricsHaveTheKeysThatAreDocumented) {
         "seconds", "tokens_per_second", "balance_loss", "load_max_over_mean", "wait_seconds"}},
       {"eval", {"step", "loss", "trained_tokens", "seconds", "digest"}},
       {"save", {"step", "seconds"}},
-      {"end", {"reason", "step", "seconds", "peak_bytes"}}};
+      {"end",
+       {"reason", "step", "seconds", "peak_bytes_min", "peak_bytes_max", "node_peak_bytes"}}};
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
   expect_done(run_moesaic(sft(out, {"--max-steps", "1", "--eval-split", "2"})));
@@ -308,7 +309,9 @@ TEST(Sft, TheLastLineSaysWhichTransformersLoadTheAdapter) {
     const Arguments one = {"--max-steps", "1", "--log-level", "info", "--overwrite"};
     const ProgramResult done = run_moesaic(sft(out, joined(one, more)));
     expect_done(done);
-    return lines_of(done.err).back();
+    const std::vector<std::string> lines = lines_of(done.err);
+    EXPECT_TRUE(lines.at(lines.size() - 2).starts_with("memory     ")) << done.err;
+    return lines.back();
   };
   const std::string line = last_line({});
   EXPECT_NE(line.find("for PEFT with transformers 4 or 5;"), std::string::npos) << line;
