@@ -16,12 +16,16 @@ class ByteBuffer {
   ByteBuffer() = default;
   /// Throws Error{resource} when the system refuses the memory.
   explicit ByteBuffer(std::size_t bytes);
+  /// Of `needed` bytes and a quarter more, which takes no memory until it is used.
+  [[nodiscard]] static ByteBuffer with_slack(std::size_t needed);
 
   [[nodiscard]] std::byte* data() const noexcept { return pages_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::span<std::byte> span() const noexcept { return {data(), size_}; }
 
  private:
+  ByteBuffer(std::size_t bytes, std::size_t needed);
+
   PageMapping pages_;
   std::size_t size_ = 0;
 };
@@ -46,7 +50,10 @@ class Buffer {
   }
   /// Makes room for `count` elements; the contents are lost if it has to grow.
   void reserve(std::int64_t count) {
-    if (count > count_) resize(count + count / 4);
+    if (count <= count_) return;
+    *this = Buffer();  // first: both together may be too much
+    bytes_ = ByteBuffer::with_slack(static_cast<std::size_t>(count) * sizeof(T));
+    count_ = static_cast<std::int64_t>(bytes_.size() / sizeof(T));
   }
   /// Exactly `count` elements; the contents are lost, but where it has this size.
   void resize(std::int64_t count) {

@@ -36,10 +36,10 @@ void PageMapping::Unmap::operator()(std::byte* data) const noexcept {
   munmap(data, bytes);
 }
 
-PageMapping::PageMapping(std::size_t bytes, int file) {
+PageMapping::PageMapping(std::size_t bytes, std::size_t needed, int file) {
   if (bytes == 0) return;
   const bool is_huge = bytes >= kHugeFrom;
-  const std::size_t length = round_up(bytes, is_huge ? kHugePage : kPage);
+  const std::size_t length = round_up(bytes, kPage);
   const int kind = file == kNoFile ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   // A place for it is found first, since that of a file's first byte decides.
   void* at = mmap(nullptr, is_huge ? length + kHugePage : length, PROT_NONE,
@@ -53,7 +53,7 @@ PageMapping::PageMapping(std::size_t bytes, int file) {
     data_.reset();
     errno = error;
   } else if (is_huge) {
-    madvise(begin, length, MADV_HUGEPAGE);
+    madvise(begin, needed / kHugePage * kHugePage, MADV_HUGEPAGE);
   }
 }
 

@@ -7,20 +7,25 @@
 namespace moesaic {
 
 /// Zero-filled memory of whole pages: this process's own, or a file's, which processes share. From
-/// 4 MiB on it is aligned to huge pages (2 MiB), and these are asked for.
+/// 4 MiB on it is aligned to huge pages (2 MiB), and these are asked for, but for the end that does
+/// not fill one: so memory is taken for what is used.
 class PageMapping {
  public:
   PageMapping() = default;
-  /// Nothing, with errno, when the system refuses.
-  [[nodiscard]] static PageMapping own(std::size_t bytes) { return {bytes, kNoFile}; }
-  [[nodiscard]] static PageMapping of_file(std::size_t bytes, int file) { return {bytes, file}; }
+  /// Nothing, with errno, when the system refuses. Of `bytes` the first `needed` get huge pages.
+  [[nodiscard]] static PageMapping own(std::size_t bytes, std::size_t needed) {
+    return {bytes, needed, kNoFile};
+  }
+  [[nodiscard]] static PageMapping of_file(std::size_t bytes, int file) {
+    return {bytes, bytes, file};
+  }
 
   [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
 
  private:
   static constexpr int kNoFile = -1;
-  PageMapping(std::size_t bytes, int file);
+  PageMapping(std::size_t bytes, std::size_t needed, int file);
 
   struct Unmap {
     std::size_t bytes;

@@ -8,7 +8,7 @@ std::byte* ProcessRowBuffers::reserve(std::size_t slot, std::int64_t bytes) {
   const auto needed = static_cast<std::size_t>(bytes);
   if (buffer.size() < needed) {
     buffer = ByteBuffer();  // first: both together may be too much
-    buffer = ByteBuffer(needed + needed / 4);
+    buffer = ByteBuffer::with_slack(needed);
   }
   return buffer.data();
 }

@@ -87,20 +87,6 @@ ExpertTokens expert_tokens(const MemoryModel& model, const Workload& work) {
           .wire = model.wire};
 }
 
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-
-/// Of a ByteBuffer of so many bytes that are all used (base/buffer.h).
-std::int64_t resident_bytes_of(std::int64_t bytes) {
-  return bytes < 2 * kHugePage ? bytes : round_up(bytes, kHugePage);
-}
-
-/// Of `count` such buffers that have `bytes` together, more or less: on average half of the last
-/// page of each is not used.
-double resident_bytes_near(double bytes, std::int64_t count) {
-  const bool is_huge = bytes >= static_cast<double>(count * 2 * kHugePage);
-  return is_huge ? bytes + static_cast<double>(count * kHugePage / 2) : bytes;
-}
-
 /// Of a number of a row before products with weights in these formats, by this machine's best
 /// kernels: from 1 of int8 to 4 of f32.
 std::int64_t packed_bytes(const WeightBytes::ByFormat& formats, std::int64_t depth) {
@@ -264,7 +250,7 @@ std::int64_t mlp_scratch_bytes(const MlpScratch& mlp) {
   const std::int64_t needed = kInner * inner + kOuter * outer + std::max(inner, outer) +
                               std::llround(more * static_cast<double>(inner + outer));
   const std::int64_t slabs = mlp.mlps * JobGraph::slab_count(mlp.rows);
-  return resident_bytes_of(std::min(slabs * (inner + outer), needed));
+  return std::min(slabs * (inner + outer), needed);
 }
 
 RuntimeBytes runtime_bytes() {
@@ -301,9 +287,7 @@ std::int64_t exchange_bytes(const ExpertTokens& tokens, const RankSharing& shari
   const double sent =
       std::max(copies(sharing.nodes - 1) * row, off_node * elsewhere * rows.outputs * result);
   // An exchange there and one back, whose memory takes the next one of either kind.
-  const double messages = sharing.nodes == 1 ? 0
-                                             : 2 * (resident_bytes_near(off_node * received, 1) +
-                                                    resident_bytes_near(sent, sharing.nodes - 1));
+  const double messages = sharing.nodes == 1 ? 0 : 2 * (off_node * received + sent);
   const double places = (copies(sharing.sharers - 1) + rows.outputs) * sizeof(std::int32_t);
   return std::llround(messages + places);
 }
@@ -323,7 +307,7 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
   const PassRows rows = pass_rows(tokens, sharing);
   RankMemory memory{.keeps_layers = work.keeps_layers};
   MemoryItems& own = memory.own;
-  own[MemoryItem::expert] = resident_bytes_of(weights.rank_bytes);
+  own[MemoryItem::expert] = weights.rank_bytes;
   own[MemoryItem::cache] =
       KvPool::bytes_of(model.config, model.precision, work.capacity, work.sequences);
   own[MemoryItem::activation] = activation_bytes(model.config, work, rows, sharing.threads) +
@@ -347,7 +331,7 @@ RankMemory plan_rank(const MemoryModel& model, const WeightBytes& weights, const
   const std::int64_t later = own.total() - own[MemoryItem::expert];
   own[MemoryItem::load] = std::max<std::int64_t>(0, load_bytes(weights, sharing) - later);
   const std::int64_t looked_up = std::max(work.texts_tokens, work.batch_tokens);
-  memory.shared[MemoryItem::dense] = resident_bytes_of(weights.node_bytes);
+  memory.shared[MemoryItem::dense] = weights.node_bytes;
   memory.shared[MemoryItem::embedding] = embedding_bytes(weights.embedding_bytes, looked_up);
   return memory;
 }

@@ -43,6 +43,25 @@ TEST(ByteBuffer, takes_no_more_addresses_than_it_has) {
   EXPECT_LT(mapped_bytes(), before + 4 * kMiB);
 }
 
+/// Bytes that this process has in memory.
+std::size_t used_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(ByteBuffer, takes_memory_for_what_is_used) {
+  constexpr std::size_t kBuffers = 16;
+  constexpr std::size_t kUsed = 4 * kMiB + kMiB / 4;  // of its last huge page little
+  const std::size_t before = used_bytes();
+  std::vector<ByteBuffer> buffers;
+  for (std::size_t i = 0; i < kBuffers; ++i) {
+    buffers.push_back(i % 2 == 0 ? ByteBuffer(kUsed) : ByteBuffer::with_slack(kUsed));
+    std::ranges::fill(buffers.back().span().first(kUsed), std::byte{1});
+  }
+  EXPECT_LT(used_bytes() - before, kBuffers * kUsed + 4 * kMiB);
+}
+
 TEST(ByteBuffer, refuses_what_the_machine_lacks) {
   EXPECT_THROW(ByteBuffer(std::size_t{1} << 60), Error);
 }

@@ -7,6 +7,8 @@
 
 #include "base/json.h"
 #include "tests/launch/program.h"
+#include "tests/launch/sft_program.h"
+#include "tests/launch/sparse_model.h"
 #include "tests/parallel/test_machine.h"
 
 namespace moesaic::test {
@@ -109,6 +111,37 @@ TEST_F(PlannedTraining, takes_the_memory_that_is_planned) {
   // Each has memory to differentiate attention. Of many more threads some find no job, and take
   // none.
   check("16", {"--recompute", "always"}, 0.1);
+}
+
+/// Dozens of buffers of some MiB, of none of which a huge page is taken for its end.
+TEST_F(PlannedTraining, with_wide_rows_takes_no_more_than_is_planned) {
+  const std::string model = directory_.path_of("model");
+  write_sparse_model(model, {.layers = 6, .hidden = 640, .width = 320, .topk = 4, .routes = true});
+  const std::string data = directory_.path_of("data.jsonl");
+  write_text(data, sample_line(1300) + sample_line(1290));
+  for (const int ranks : {1, 2}) {
+    for (const std::string recompute : {"never", "always"}) {
+      const std::string out = directory_.path_of("out");
+      const Arguments shared = {
+          "-m", model,         "-b",     "1024", "-t", "1", "--global-batch-size",
+          "2",  "--recompute", recompute};
+      expect_done(
+          run_ranks(ranks, joined(joined({"sft"}, shared),
+                                  {"--data", data, "-o", out, "--overwrite", "--max-steps", "1"})));
+      const std::string end = lines_of(read_text(out + "/metrics.jsonl")).back();
+      const auto peak =
+          static_cast<double>(Json::parse(end, "metrics.jsonl").at("node_peak_bytes").as_int());
+      const ProgramResult planned =
+          run_moesaic(joined(joined({"plan", "--json", "--job", "sft", "--memory", "64G"}, shared),
+                             {"-c", "1300", "--ranks", std::to_string(ranks)}));
+      const auto bytes =
+          static_cast<double>(Json::parse(planned.out, "output").at("per_node_bytes").as_int());
+      EXPECT_GT(bytes, 0.99 * peak)
+          << ranks << " ranks, " << recompute << ", " << peak / 0x1p20 << " MiB";
+      EXPECT_LT(bytes, 1.1 * peak)
+          << ranks << " ranks, " << recompute << ", " << peak / 0x1p20 << " MiB";
+    }
+  }
 }
 
 TEST_F(PlannedTraining, that_does_not_fit_runs_as_is_planned_to_the_same_bytes) {
