@@ -89,6 +89,11 @@ constexpr std::array kRows = {
               .help = "what gets adapters: kinds, with commas (attention, delta nets too; experts, "
                       "shared, dense), or a regular expression on the names of modules",
               .one_spelling = canonical_targets},
+    OptionRow{
+        "adapter-layout", '\0', "NAME", one_of<&O::adapter_layout>(), kAdapter, verbs::kSft,
+        "names of modules in the adapter's files: those that PEFT takes with this version of "
+        "transformers; auto: as --lora has them, else transformers4, or transformers5 where 4 "
+        "lacks the model's family or reads the model otherwise"},
 
     OptionRow{"lr", '\0', "X", &O::lr, kTraining, verbs::kSft, "highest learning rate of AdamW", 0,
               1e3},

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "launch/input/token_prompts.h"
+#include "launch/job/adapter_layout.h"
 #include "launch/job/gpu_choice.h"
 #include "launch/job/gpu_graphs.h"
 #include "launch/job/gpu_road.h"
@@ -194,6 +195,8 @@ DiskDemand JobPlan::disk() const {
   const std::vector<AdapterSite> sites = adapter_sites(model_.files.names(model_.config));
   SavedAdapter saved{.description = {}, .adapters = adapters_, .sites = sites};
   if (model_.adapter) saved.description = model_.adapter->description();
+  saved.description.layout =
+      choose_adapter_layout(options_, model_.config, model_.adapter ? &*model_.adapter : nullptr);
   return {.total_steps = options_.save_every * (options_.keep + 1) + 1,
           .save_every = options_.save_every,
           .keep = options_.keep,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "launch/job/adapter_layout.h"
 #include "launch/job/agreement.h"
 #include "launch/options/option_table.h"
 #include "src/lora/adapter_targets.h"
@@ -110,6 +111,8 @@ std::vector<AdapterSpec> choose_adapters(const Command& command, const OpenModel
   if (!model.adapter) return new_adapters(command.options, sites);
   require_agreement(command, *model.adapter, sites);
   return model.adapter->specs();
+  const AdapterFiles* const lora = model.adapter ? &*model.adapter : nullptr;
+  (void)choose_adapter_layout(command.options, model.config, lora);  // throws if there is none
 }
 
 std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const OpenModel& model,

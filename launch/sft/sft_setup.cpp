@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launch/job/adapter_layout.h"
 #include "launch/job/agreement.h"
 #include "launch/job/placement_choice.h"
 #include "launch/sft/sft_adapters.h"
@@ -112,11 +113,9 @@ TrainOptions SftSetup::train_options() const {
 
 AdapterDescription SftSetup::description() const {
   const Options& options = runtime_.options();
-  AdapterDescription its{.layout = config_.in_transformers4 ? AdapterLayout::transformers4
-                                                            : AdapterLayout::transformers5,
-                         .rank_stabilised = options.rslora,
-                         .base_model = options.model};
+  AdapterDescription its{.rank_stabilised = options.rslora, .base_model = options.model};
   if (lora_ != nullptr) its = lora_->description();
+  its.layout = choose_adapter_layout(options, config_, lora_);
   its.dropout = dropout_;
   return its;
 }

@@ -20,6 +20,13 @@ std::string duration_text(double seconds) {
   return fmt::format("{} s", whole);
 }
 
+/// Of transformers, that compute of the model what it was trained with.
+std::string_view versions_text(const ModelConfig& config) {
+  if (config.alike_in_transformers4) return "4 or 5";
+  return config.in_transformers4 ? "5, as 4 reads this model otherwise"
+                                 : "5, the first that has this family";
+}
+
 }  // namespace
 
 std::string start_line(const SftSetup& setup, const SftData& data, const RunStart& start) {
@@ -82,12 +89,11 @@ std::string end_text(const Options& options, const SftSetup& setup) {
   const ModelConfig& model_config = setup.config();
   const bool is_fused = its.layout == AdapterLayout::transformers5;
   const bool on_both = loads_on_both(its, model_config.peft5_takes_experts, setup.specs());
-  if (on_both || (is_fused && !model_config.in_transformers4)) {
+  if (on_both || (is_fused && !model_config.alike_in_transformers4)) {
     return fmt::format(
         "the adapter is in {}, for PEFT with transformers {}; {} --merge -o MERGED writes a "
         "checkpoint with it",
-        out, model_config.in_transformers4 ? "4 or 5" : "5, the first that has this family",
-        convert);
+        out, versions_text(model_config), convert);
   }
   return fmt::format(
       "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "launch/job/adapter_layout.h"
 #include "launch/job/adapter_text.h"
 #include "launch/job/agreement.h"
 #include "src/checkpoint/mapped_file.h"
@@ -28,12 +29,7 @@ void check_options(const Options& options, const OpenModel& model) {
       !options.expert_format && !options.dense_format && !options.head_format, ErrorKind::usage,
       "formats of weights do not go with --lora: --merge writes a checkpoint in bf16, which can "
       "be converted then");
-  require(
-      model.config.in_transformers4 || options.adapter_layout != AdapterLayoutChoice::transformers4,
-      ErrorKind::usage,
-      "--adapter-layout transformers4: family {} is in transformers 5 alone, where PEFT takes "
-      "the layout transformers5",
-      model.config.family);
+  (void)choose_adapter_layout(options, model.config, &*model.adapter);  // throws if there is none
   require(!options.merge || model.files.checkpoint() != nullptr, ErrorKind::usage,
           "{}: was made by moesaic convert; merge into the checkpoint that it was made from",
           model.files.directory());
@@ -44,9 +40,7 @@ AdapterFiles write_layout(const Options& options, const OpenModel& model, LongWo
   const AdapterSet set = read_whole(*model.adapter);
   const std::vector<AdapterSite> sites = adapter_sites(model.files.names(model.config));
   SavedAdapter saved{model.adapter->description(), model.adapter->specs(), sites};
-  saved.description.layout = options.adapter_layout == AdapterLayoutChoice::transformers4
-                                 ? AdapterLayout::transformers4
-                                 : AdapterLayout::transformers5;
+  saved.description.layout = choose_adapter_layout(options, model.config, &*model.adapter);
   PackedOutput output(options.output_dir, options.overwrite);
   save_adapter(part_directory(options.output_dir), saved, set,
                [&](std::int64_t done, std::int64_t total) { work.advance(done, total); });

@@ -253,6 +253,7 @@ std::vector<Family> make_families() {
        .max_position_embeddings = 2048,
        .bos_token_id = 1,
        .eos_token_id = 2,
+       .scales_scores_in_transformers4 = false,
        .mixers = mla({.rotates_pairs_alone = true}),
        .usual_layer_type = always_full,
        .moe_layers = after_first_dense(0),

@@ -40,6 +40,8 @@ struct Family {
   /// PEFT on transformers 5 loads adapters of separate experts rightly (docs/formats.md).
   bool peft5_takes_experts = false;
   bool in_transformers4 = true;  ///< not in transformers 5 alone
+  /// transformers 4 multiplies scores by the factor of mscale_all_dim, as 5 does.
+  bool scales_scores_in_transformers4 = true;
   bool has_multipliers = false;  ///< embedding_multiplier, residual_multiplier, logits_scaling
 
   std::vector<MixerRow> mixers;

@@ -142,6 +142,17 @@ std::vector<std::int64_t> find_token_ids(const ConfigReader& reader,
   return {*otherwise};
 }
 
+/// Version 4 of transformers takes no notice of `rope_parameters`, which version 5 saves in the
+/// place of `rope_theta` and `rope_scaling`, and in some families none of `mscale_all_dim` in
+/// scores.
+bool is_alike_in_transformers4(const ConfigReader& reader, const Family& family) {
+  if (!family.in_transformers4 || reader.find("rope_parameters")) return false;
+  if (family.scales_scores_in_transformers4) return true;
+  const auto scaling = reader.find("rope_scaling");
+  const auto mscale = scaling ? scaling->find("mscale_all_dim") : std::nullopt;
+  return !mscale || mscale->as_double() == 0;
+}
+
 }  // namespace
 
 std::int64_t ModelConfig::num_moe_layers() const {
@@ -161,6 +172,7 @@ ModelConfig parse_model_config(const Json& config, const std::optional<Json>& ge
   read_sizes(reader, family, model);
   read_mixers(reader, family, model);
   read_feed_forward(reader, family, model);
+  model.alike_in_transformers4 = is_alike_in_transformers4(reader, family);
   const auto bos = find_token_ids(reader, generation, "bos_token_id", family.bos_token_id);
   if (!bos.empty()) model.bos_token_id = bos.front();
   model.eos_token_ids = find_token_ids(reader, generation, "eos_token_id", family.eos_token_id);

@@ -25,6 +25,8 @@ struct ModelConfig {
   std::string family;                ///< the `model_type` of config.json
   bool peft5_takes_experts = false;  ///< as Family
   bool in_transformers4 = true;      ///< the same
+  /// transformers 4 has the family, and computes the same of this model.
+  bool alike_in_transformers4 = true;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t max_position_embeddings = 0;

@@ -45,6 +45,25 @@ TEST(FamilyFields, OfLatentAttentionDeepseekV2RotatesPairsWhateverIsSaid) {
   EXPECT_EQ(form("glm4_moe_lite-v5"), RotaryForm::halves);
 }
 
+TEST(FamilyFields, Transformers4ComputesTheSameOfWhatItHasSaved) {
+  const auto is_alike = [](const std::string& config) {
+    return parse(config).alike_in_transformers4;
+  };
+  for (const std::string fixture : {"qwen3_moe-v4-yarn-window-sharded", "gpt_oss-v4",
+                                    "deepseek_v3-v4", "granitemoe-v4-longrope"}) {
+    EXPECT_TRUE(is_alike(config_of(fixture))) << fixture;
+  }
+  for (const std::string fixture : {"qwen3_moe-v5", "gpt_oss-v5", "hy_v3-v5", "deepseek_v2-v5"}) {
+    EXPECT_FALSE(is_alike(config_of(fixture))) << fixture << ", saved by 5, or in 5 alone";
+  }
+  // As version 4 saves it; it leaves the factor out of scores.
+  std::string deepseek =
+      test::replaced(config_of("deepseek_v2-v5"), "rope_parameters", "rope_scaling");
+  EXPECT_FALSE(is_alike(deepseek));
+  deepseek = test::replaced(deepseek, "mscale_all_dim", "unknown");
+  EXPECT_TRUE(is_alike(deepseek));
+}
+
 TEST(FamilyFields, FactorsHaveBounds) {
   const auto glm = [](const std::string& factor) {
     const std::string config =
