@@ -29,8 +29,11 @@ std::vector<AdapterSpec> new_adapters(const Options& options, std::span<const Ad
          .scale = adapter_scale(options.lora_alpha, options.lora_rank, options.rslora)});
   }
   put_common_first(specs, &AdapterSpec::site);
-  // Throws for what no file could hold.
-  (void)written_modules(specs, AdapterLayout::transformers4, options.rslora);
+  try {  // Throws for what no file could hold, of either layout.
+    (void)written_modules(specs, AdapterLayout::transformers4, options.rslora);
+  } catch (const Error& error) {
+    fail(error.kind(), "--lora-targets \"{}\": {}", options.lora_targets, error.what());
+  }
   return specs;
 }
 
@@ -108,11 +111,11 @@ double choose_dropout(const Runtime& runtime, const AdapterFiles* lora,
 
 std::vector<AdapterSpec> choose_adapters(const Command& command, const OpenModel& model,
                                          std::span<const AdapterSite> sites) {
+  const AdapterFiles* const lora = model.adapter ? &*model.adapter : nullptr;
+  (void)choose_adapter_layout(command.options, model.config, lora);  // throws if there is none
   if (!model.adapter) return new_adapters(command.options, sites);
   require_agreement(command, *model.adapter, sites);
   return model.adapter->specs();
-  const AdapterFiles* const lora = model.adapter ? &*model.adapter : nullptr;
-  (void)choose_adapter_layout(command.options, model.config, lora);  // throws if there is none
 }
 
 std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const OpenModel& model,

@@ -61,5 +61,11 @@ TEST_F(SftLayout, OfTransformers4IsRefusedWhereItLacksTheFamily) {
                  {"--adapter-layout transformers4", "hy_v3", "transformers 5 alone"});
 }
 
+TEST_F(SftLayout, OfTargetsThatAFileWouldNotTellIsRefusedWithTheirOption) {
+  const std::string targets = R"(.*\.(gate|up)_proj)";
+  expect_failure(run_ranks(3, run(kModels + "gpt_oss-mxfp4", {"--lora-targets", targets})), 2,
+                 {"--lora-targets \"" + targets + "\"", "would not tell which are which"});
+}
+
 }  // namespace
 }  // namespace moesaic::test
