@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <optional>
 
 #include "base/error.h"
@@ -61,9 +63,11 @@ void require_undamaged(const ScoreInput& input, const std::optional<ScoreDamage>
   const std::int32_t token =
       input.documents[document].tokens[static_cast<std::size_t>(damage->token)];
   fail(ErrorKind::file,
-       "{}: {} gives values that are not finite at position {} (\"{}\"): damaged weights, or an "
+       "{}: {} gives values that are not finite at position {} ({}): damaged weights, or an "
        "overflow",
-       input.labels[document].where, damage->place, damage->token, input.tokenizer->token(token));
+       input.labels[document].where, damage->place, damage->token,
+       input.tokenizer ? fmt::format("\"{}\"", input.tokenizer->token(token))
+                       : fmt::format("token {}", token));
 }
 
 /// What rank 0 writes.
@@ -96,11 +100,11 @@ RunStatistics gather_score(const Runtime& runtime, Engine& engine, const StepSta
           .generation = {},
           .shared_tokens = counts.work.shared_positions,
           .ranks = gather_statistics(runtime, engine.transformer()),
+          .memory = gather_peak_memory(runtime),
           .balance = {}};
 }
 
 }  // namespace
-          .memory = gather_peak_memory(runtime),
 
 void run_score(Runtime& runtime) {
   const Options& options = runtime.options();

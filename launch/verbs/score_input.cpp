@@ -31,7 +31,7 @@ class Reader {
          ScoreInput& input)
       : options_(runtime.options()),
         config_(model.config),
-        tokenizer_(*input.tokenizer),
+        directory_(model.files.directory()),
         reading_(reading),
         input_(input) {
     tools_.vocab_size = config_.vocab_size;
@@ -52,6 +52,12 @@ class Reader {
     } else {
       add_text({.where = name, .id = "", .is_pair = false}, encode(text, name));
     }
+  }
+
+  /// The model's, which lines of ids alone do without.
+  const Tokenizer& tokenizer() {
+    if (!input_.tokenizer) input_.tokenizer = Tokenizer::from_directory(directory_);
+    return *input_.tokenizer;
   }
 
  private:
@@ -140,13 +146,11 @@ class Reader {
     add(std::move(label), std::move(document));
   }
 
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
-                                                 const std::string& where) const {
-    return encode_text(tokenizer_, config_, text, where);
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, const std::string& where) {
+    return encode_text(tokenizer(), config_, text, where);
   }
 
-  [[nodiscard]] std::vector<std::int32_t> tokens_of(const Json& value,
-                                                    const std::string& where) const {
+  [[nodiscard]] std::vector<std::int32_t> tokens_of(const Json& value, const std::string& where) {
     if (!value.is_array()) return encode(value.as_string(), where);
     std::vector<std::int32_t> tokens;
     value.for_each([&](const std::string&, const Json& element) {
@@ -187,7 +191,7 @@ class Reader {
       tokens = encode(text + continuation.as_string(), label.where);
       const std::size_t end = text.find_last_not_of(kSpaces);
       const auto trimmed = std::string_view(text).substr(0, end == text.npos ? 0 : end + 1);
-      first = std::ssize(tokenizer_.encode(trimmed));
+      first = std::ssize(tokenizer().encode(trimmed));
     }
     const auto length = std::ssize(tokens);
     require(first >= 1, ErrorKind::file, "{}: the context has no tokens to predict from",
@@ -219,7 +223,7 @@ class Reader {
 
   const Options& options_;
   const ModelConfig& config_;
-  const Tokenizer& tokenizer_;
+  const std::string& directory_;
   const ReadProgress& reading_;
   ScoreInput& input_;
   SampleTools tools_;
@@ -248,9 +252,9 @@ ScoreInput read_score_input(const Runtime& runtime, const OpenModel& model) {
     require(!options.no_window || options.stride == 0, ErrorKind::usage,
             "--no-window and --stride exclude each other");
     require(!options.files.empty(), ErrorKind::usage, "no text: --file FILE says which");
-    input.tokenizer = Tokenizer::from_directory(model.files.directory());
     Reader reader(runtime, model, reading, input);
     for (const std::string& path : options.files) reader.read(path);
+    if (options.logprobs_out) (void)reader.tokenizer();  // for the text of each token
   });
   return input;
 }

@@ -28,7 +28,7 @@ struct ScoreSizes {
 
 /// The texts of --file as tokens of rank 0, cut into windows.
 struct ScoreInput {
-  std::optional<Tokenizer> tokenizer;    // rank 0
+  std::optional<Tokenizer> tokenizer;    // rank 0, if there is any text or --logprobs-out
   std::vector<ScoreLabel> labels;        // rank 0: one a document
   std::vector<ScoreDocument> documents;  // rank 0
 

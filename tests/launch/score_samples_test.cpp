@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "tests/launch/program.h"
 #include "tests/launch/sft_program.h"
+#include "tests/support/model_copies.h"
 #include "tests/support/temporary_directory.h"
 
 namespace moesaic::test {
@@ -116,6 +117,28 @@ TEST(ScoreSamples, ComputeOnlyWindowsInWhichTokensCount) {
     }
   }
   EXPECT_EQ(known, (std::vector<std::int64_t>{1, 6}));
+}
+
+TEST(ScoreSamples, AndOtherIdsNeedNoTokenizer) {
+  const TemporaryDirectory directory;
+  const std::string model = directory.path_of("model");
+  copy_model("demo-model", model);
+  std::filesystem::remove(model + "/tokenizer.json");
+  const std::string file = directory.path_of("ids.jsonl");
+  const std::string ids =
+      "{\"input_ids\": [5, 6, 7, 8], \"labels\": [-100, 6, -100, 8]}\n"
+      "{\"text\": [20, 30, 40, 50]}\n"
+      "{\"context\": [20, 30], \"continuation\": [60, 70]}\n";
+  write_text(file, ids);
+  const Arguments without = {"score", "-m", model, "-f", file, "--precision", "fp32", "--json"};
+  const double loss = total(run_ranks(1, score(file))).at("loss").as_double();
+  for (const int ranks : {1, 3}) {
+    EXPECT_EQ(total(run_ranks(ranks, without)).at("loss").as_double(), loss) << ranks;
+  }
+  expect_failure(run_ranks(3, joined(without, {"--logprobs-out", directory.path_of("logprobs")})),
+                 3, {model + "/tokenizer.json"});
+  write_text(file, ids + "{\"text\": \"In the beginning\"}\n");
+  expect_failure(run_ranks(3, without), 3, {model + "/tokenizer.json"});
 }
 
 TEST(ScoreSamples, ThatCannotBeScoredAreNamed) {
