@@ -130,6 +130,12 @@ Workload open_workload(const Options& options, const ModelConfig& config) {
           .least_capacity = options.ctx_size > 0 ? 0 : std::min(context, kLeastContext)};
 }
 
+Workload serve_workload(const Options& options, const ModelConfig& config) {
+  Workload work = open_workload(options, config);
+  work.logits_rows = std::max(work.logits_rows, work.batch_tokens);
+  return work;
+}
+
 ScoreWork score_workload(const Options& options, std::int64_t ranks, const WindowSizes& sizes) {
   const std::int64_t batch = options.batch_size;
   const std::int64_t wanted = 1 + divide_up(2 * batch * sizes.windows, sizes.tokens);

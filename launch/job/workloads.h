@@ -39,6 +39,10 @@ struct TextSizes {
 /// short and nobody has said how long, up to what there is memory for.
 [[nodiscard]] Workload open_workload(const Options& options, const ModelConfig& config);
 
+/// Of a rank of moesaic serve: the same, and logits of whole prompts, which clients may want
+/// echoed with their log-probabilities.
+[[nodiscard]] Workload serve_workload(const Options& options, const ModelConfig& config);
+
 /// Texts to be scored, in windows.
 struct WindowSizes {
   std::int64_t windows = 0;

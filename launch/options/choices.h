@@ -124,8 +124,11 @@ template <>
 inline constexpr auto kChoices<OnNonfinite> = std::to_array<NamedValue<OnNonfinite>>(
     {{"stop", OnNonfinite::stop}, {"skip", OnNonfinite::skip}});
 template <>
-inline constexpr auto kChoices<PlanJob> = std::to_array<NamedValue<PlanJob>>(
-    {{"generate", PlanJob::generate}, {"score", PlanJob::score}, {"sft", PlanJob::sft}});
+inline constexpr auto kChoices<PlanJob> =
+    std::to_array<NamedValue<PlanJob>>({{"generate", PlanJob::generate},
+                                        {"serve", PlanJob::serve},
+                                        {"score", PlanJob::score},
+                                        {"sft", PlanJob::sft}});
 template <>
 inline constexpr auto kChoices<StudyJob> =
     std::to_array<NamedValue<StudyJob>>({{"prompt", StudyJob::prompt},

@@ -81,8 +81,8 @@ constexpr std::array kOptions = {
     OptionRow{
         "ctx-size", 'c', "N", &O::ctx_size, kModel,
         verbs::kTexts | verbs::kScore | verbs::kSft | verbs::kPlan,
-        "most tokens of one sequence; 0: as many as the model was made for, of chat as many of "
-        "these as there is memory for",
+        "most tokens of one sequence; 0: as many as the model was made for, of chat and serve as "
+        "many of these as there is memory for",
         0, 1e12},
 
     OptionRow{"mmap", '\0', "", &O::mmap, kModel, verbs::kEngine | verbs::kPlan,

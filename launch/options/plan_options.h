@@ -7,7 +7,7 @@
 namespace moesaic {
 
 /// The verb whose work is planned.
-enum class PlanJob { generate, score, sft };
+enum class PlanJob { generate, serve, score, sft };
 
 /// What `moesaic plan` takes besides the options of the verb whose work it plans.
 struct PlanOptions {

@@ -79,6 +79,7 @@ std::string missing_words(const Command& job) {
     return std::string(is_told("data") ? "" : " --data FILE") +
            (is_told("output") ? "" : " -o OUTDIR");
   }
+  if (job.verb == Verb::serve) return "";
   const bool has_texts = is_told("file") || (job.verb == Verb::generate && is_told("prompt"));
   return has_texts ? "" : " -f FILE";
 }

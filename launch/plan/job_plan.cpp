@@ -31,7 +31,7 @@ std::vector<AdapterSpec> adapters_of(const Options& options, const OpenModel& mo
 /// What --gpu-experts says; sft takes none.
 GpuWish planned_gpus(const Options& options, const ModelConfig& config) {
   require(options.plan_job != PlanJob::sft, ErrorKind::usage,
-          "--gpu-experts is for generate and score, not for --job sft");
+          "--gpu-experts is for generate, serve and score, not for --job sft");
   require(options.gpu_experts != "auto" || options.gpu_bytes, ErrorKind::usage,
           "--gpu-experts auto: --gpu-memory says how much memory a GPU has for them");
   return read_gpu_wish(options, config);
@@ -210,6 +210,8 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
   Workload work;
   if (options.plan_job == PlanJob::generate) {
     work = generate_workload(options, ranks.ranks, text_sizes(options, config, ranks.ranks));
+  } else if (options.plan_job == PlanJob::serve) {
+    work = serve_workload(options, config);
   } else if (options.plan_job == PlanJob::score) {
     const std::int64_t window = context_limit(options, config);
     const std::int64_t windows = ranks.ranks * (2 + 2 * options.batch_size / window);
@@ -315,16 +317,32 @@ PlannedRecompute JobPlan::recompute(std::int64_t limit) const {
                       format_bytes(kept))};
 }
 
-/// Of --recompute auto what it falls back to: whether anything fits is whether that does.
+/// Of --recompute auto, and of a server's contexts, what they fall back to: whether anything fits
+/// is whether that does.
 Options JobPlan::with_least_memory() const {
   Options options = options_;
   if (options.recompute == RecomputeChoice::automatic) options.recompute = RecomputeChoice::always;
+  if (has_open_context()) {
+    options.ctx_size = std::min(context_limit(options, model_.config), kLeastContext);
+  }
   return options;
+}
+
+bool JobPlan::has_open_context() const {
+  return options_.plan_job == PlanJob::serve && options_.ctx_size == 0;
+}
+
+std::int64_t JobPlan::context(std::int64_t limit) const {
+  const std::int64_t most = context_limit(options_, model_.config);
+  if (!has_open_context()) return most;
+  const std::int64_t least = std::min(most, kLeastContext);
+  return std::max(largest_context(std::nullopt, most, limit), least);
 }
 
 std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
                               std::int64_t limit) const {
   Options options = with_least_memory();
+  if (has_open_context()) options.ctx_size = context(limit);
   return largest_value(most, [&](std::int64_t value) {
     options.*member = value;
     return suffices(options, limit);

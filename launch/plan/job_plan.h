@@ -41,6 +41,9 @@ class JobPlan {
   [[nodiscard]] const CostRanks& ranks() const noexcept { return ranks_; }
   /// Of sft on nodes of `limit` bytes: --recompute auto does it where a node needs more without.
   [[nodiscard]] PlannedRecompute recompute(std::int64_t limit) const;
+  /// Of serve without --ctx-size: the positions of a text that it will have memory for on nodes of
+  /// `limit` bytes, no fewer than it starts with; of others and with it, those of the options.
+  [[nodiscard]] std::int64_t context(std::int64_t limit) const;
   /// Of sft: what a run that lasts long enough writes, as --save-every and --keep say.
   [[nodiscard]] DiskDemand disk() const;
   /// Of a rank, as `options` say, which may be others than those of the constructor in what
@@ -86,6 +89,7 @@ class JobPlan {
   [[nodiscard]] int fullest(const CostRanks& ranks) const;  // the rank with most experts
   void count_adapters(Share& share) const;
   [[nodiscard]] Options with_least_memory() const;
+  [[nodiscard]] bool has_open_context() const;  // as long as there is memory for
   [[nodiscard]] RankSharing sharing(const CostRanks& ranks, const Workload& work) const;
   [[nodiscard]] Workload workload(const Options& options, const CostRanks& ranks,
                                   const Share& share) const;

@@ -39,17 +39,23 @@ JobPasses training_passes(const Options& options, const OpenModel& model, const 
   return passes;
 }
 
+/// Of a text of the job, what it generates. Those of a server fill the context but for one token,
+/// which takes longest.
+std::int64_t new_tokens(const Options& options, std::int64_t text) {
+  if (options.plan_job == PlanJob::score) return 0;
+  if (options.plan_job == PlanJob::serve) return std::min<std::int64_t>(1, text - 1);
+  return options.predict < 0 ? text - options.prompt_tokens : std::min(options.predict, text - 1);
+}
+
 }  // namespace
 
 JobPasses job_passes(const Options& options, const OpenModel& model, const CostRanks& ranks,
-                     const Workload& work) {
+                     Workload work) {
   if (options.plan_job == PlanJob::sft) return training_passes(options, model, ranks);
+  if (options.plan_job == PlanJob::serve) work.logits_rows = work.sequences;  // few want them all
   const ModelConfig& config = model.config;
-  const bool generates = options.plan_job == PlanJob::generate;
   const std::int64_t text = work.capacity;
-  const std::int64_t fresh = !generates            ? 0
-                             : options.predict < 0 ? text - options.prompt_tokens
-                                                   : std::min(options.predict, text - 1);
+  const std::int64_t fresh = new_tokens(options, text);
   JobPasses passes{
       .prompt = text_pass(options, config, work, std::max<std::int64_t>(text - fresh, 1)),
       .generation = {},

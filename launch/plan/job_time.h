@@ -21,7 +21,7 @@ struct JobPasses {
   std::optional<CostTraining> training;
 };
 [[nodiscard]] JobPasses job_passes(const Options& options, const OpenModel& model,
-                                   const CostRanks& ranks, const Workload& work);
+                                   const CostRanks& ranks, Workload work);
 
 struct JobWork {
   StepEstimate prompt;

@@ -9,8 +9,8 @@
 namespace moesaic {
 namespace {
 
-/// Verbs that --job names.
-constexpr std::array kJobs = {Verb::generate, Verb::score, Verb::sft};
+/// Verbs that --job names, in the order of PlanJob.
+constexpr std::array kJobs = {Verb::generate, Verb::serve, Verb::score, Verb::sft};
 
 /// Options of jobs that mean something for a layer of --shape too.
 constexpr std::array<std::string_view, 10> kOfShapes = {
@@ -48,8 +48,7 @@ void require_option_of_shape(const OptionRow& row, std::string_view shape) {
 
 Verb planned_verb(const Options& options) {
   if (options.shape) return Verb::study_point;
-  if (options.plan_job == PlanJob::score) return Verb::score;
-  return options.plan_job == PlanJob::sft ? Verb::sft : Verb::generate;
+  return kJobs[static_cast<std::size_t>(options.plan_job)];
 }
 
 void refuse_options_of_others(const Command& command) {

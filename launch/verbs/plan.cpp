@@ -172,7 +172,7 @@ void add_model_time(PlanReport& report, const PlanSetting& setting, const OpenMo
 /// What would fit, but for the context.
 void add_largest(PlanReport& report, const JobPlan& job, const Options& options) {
   const std::int64_t limit = report.limit.available_bytes;
-  if (options.plan_job == PlanJob::generate) {
+  if (options.plan_job == PlanJob::generate || options.plan_job == PlanJob::serve) {
     report.largest_parallel = job.largest(&Options::parallel, kMost, limit);
   }
   report.largest_batch_size = job.largest(&Options::batch_size, kMost, limit);
@@ -220,6 +220,9 @@ PlanReport plan_model(Command command, PlanSetting setting) {
     report.recompute = job.recompute(report.limit.available_bytes);
     if (report.recompute->is_done) setting.options.recompute = RecomputeChoice::always;
     report.disk = job.disk();
+  }
+  if (options.plan_job == PlanJob::serve) {
+    setting.options.ctx_size = job.context(report.limit.available_bytes);
   }
   report.memory = job.memory(setting.options);
   report.ranks = job.ranks();

@@ -147,14 +147,6 @@ std::unique_ptr<Service> open_service(const Runtime& runtime, const OpenModel& m
   return service;
 }
 
-/// Texts of any length, and logits of whole prompts where they are echoed with their
-/// log-probabilities.
-Workload serve_workload(const Options& options, const ModelConfig& config) {
-  Workload work = open_workload(options, config);
-  work.logits_rows = std::max(work.logits_rows, work.batch_tokens);
-  return work;
-}
-
 /// Until a rank is asked to stop. Collective.
 void serve(const Runtime& runtime, const ModelConfig& config, const Workload& work, Engine& engine,
            Service* service) {

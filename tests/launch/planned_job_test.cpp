@@ -31,9 +31,11 @@ TEST(PlannedJob, Options_of_another_job_are_refused) {
   refused("score", {"--recompute", "always"});
   refused("sft", {"--predict", "3"});
   refused("sft", {"--gpu-memory", "1G"});
+  refused("serve", {"--prompt-tokens", "3"});
+  refused("serve", {"--recompute", "always"});
   refused("generate", {"--lora-rank", "3"});
   refused("generate", {"--global-batch-size", "8"});
-  for (const std::string job : {"generate", "score", "sft"}) {
+  for (const std::string job : {"generate", "serve", "score", "sft"}) {
     planned({"-m", kDemo, "--job", job, "--ctx-size", "64", "--ranks", "2", "--memory", "64G",
              "--ranks-per-node", "1", "--routing", "even", "-t", "1", "--log-level", "info"});
   }
