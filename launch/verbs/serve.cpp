@@ -152,9 +152,11 @@ void serve(const Runtime& runtime, const ModelConfig& config, const Workload& wo
            Service* service) {
   const std::int64_t context =
       std::min(context_limit(runtime.options(), config), engine.capacity());
-  StepEngine steps(engine.transformer(), runtime.world(),
-                   text_options(runtime, config, work, engine.capacity(),
-                                service != nullptr ? &service->input().tokenizer : nullptr));
+  StepOptions step_options =
+      text_options(runtime, config, work, engine.capacity(),
+                   service != nullptr ? &service->input().tokenizer : nullptr);
+  step_options.short_prompts_first = true;
+  StepEngine steps(engine.transformer(), runtime.world(), step_options);
   if (service != nullptr) {
     service->open(context, runtime.options().parallel * runtime.world().size());
     runtime.log().once(LogLevel::info, "http://{} answers; context of {} tokens",

@@ -96,22 +96,45 @@ void RankSequences::plan_generation() {
   }
 }
 
+bool RankSequences::has_begun(std::size_t index, bool& is_full) {
+  if (sequences_[index].cache.size() > 0) return true;
+  if (is_full) return false;
+  const Begin begun = begin(index);
+  is_full = begun == Begin::waits_for_memory;
+  return begun == Begin::done;
+}
+
+std::int64_t RankSequences::add_prompt(std::size_t index, std::int64_t most) {
+  Active& sequence = sequences_[index];
+  const std::int64_t count = std::min(sequence.rest(), most);
+  if (count <= 0 || !make_room(index, sequence.cache.size() + count, GiveWay::ended_ones)) return 0;
+  add_part(sequence, count);
+  return count;
+}
+
 void RankSequences::plan_prompts() {
-  std::int64_t room = options_.batch_tokens - pass_.work.generation_rows;
+  if (options_.short_prompts_first) return plan_short_prompts();
+  std::int64_t room = room_for_prompts();
   bool is_full = false;
   for (std::size_t i = 0; i < sequences_.size() && room > 0; ++i) {
-    Active& sequence = sequences_[i];
-    if (sequence.generates()) continue;
-    if (sequence.cache.size() == 0) {
-      if (is_full) continue;  // none that came later overtakes
-      const Begin begun = begin(i);
-      is_full = begun == Begin::waits_for_memory;
-      if (begun != Begin::done) continue;
-    }
-    const std::int64_t count = std::min(sequence.rest(), room);
-    if (!make_room(i, sequence.cache.size() + count, GiveWay::ended_ones)) continue;
-    add_part(sequence, count);
-    room -= count;
+    if (!sequences_[i].generates() && has_begun(i, is_full)) room -= add_prompt(i, room);
+  }
+}
+
+void RankSequences::plan_short_prompts() {
+  std::vector<std::size_t> prompts;
+  bool is_full = false;
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (!sequences_[i].generates() && has_begun(i, is_full)) prompts.push_back(i);
+  }
+  if (prompts.empty()) return;
+  const std::size_t oldest = prompts.front();
+  std::ranges::stable_sort(prompts, {}, [&](std::size_t i) { return sequences_[i].rest(); });
+  std::int64_t room = room_for_prompts();
+  std::int64_t kept = (room + 1) / 2;  // for the oldest
+  for (const std::size_t i : prompts) {
+    if (i == oldest) kept = 0;
+    room -= add_prompt(i, room - kept);
   }
 }
 
@@ -147,11 +170,14 @@ RankSequences::Begin RankSequences::begin(std::size_t index) {
   const Beginning beginning = find_beginning(index);
   if (beginning.grows) return Begin::waits_for_another;
   const auto have_memory = [&] {
-    // A page is left for each of the others that may still take one.
-    const auto others = std::ranges::count_if(sequences_, [&](const Active& active) {
+    // To each of the others those are left that its known tokens take, and one that it may still.
+    std::int64_t others = 0;
+    for (const Active& active : sequences_) {
+      if (&active == &sequence || active.cache.prompt_length() == 0) continue;
       const std::int64_t most = most_positions(active.prompt_tokens, active.request);
-      return &active != &sequence && active.cache.size() > 0 && active.cache.pages_needed(most) > 0;
-    });
+      others += std::max<std::int64_t>(active.cache.pages_needed(active.known()),
+                                       active.cache.pages_needed(most) > 0 ? 1 : 0);
+    }
     const std::int64_t pages = sequence.cache.pages_needed(
         std::min(sequence.known() + 1, most_positions(sequence.prompt_tokens, sequence.request)));
     return (pages + others) * pool_.page_bytes() <= free_bytes();
@@ -191,10 +217,16 @@ RankSequences::Beginning RankSequences::find_beginning(std::size_t index) const 
   for (const EndedSequences::Entry& entry : kept_.entries()) {
     if (fits(entry.cache.prompt_length())) (void)look(entry.tokens, entry.cache);
   }
+  bool is_oldest = true;  // of the prompts
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    if (i == index || !fits(sequences_[i].prompt_tokens)) continue;
-    const std::int64_t common = look(sequences_[i].request.tokens, sequences_[i].cache);
-    if (i < index && !whole && !sequences_[i].generates()) coming = std::max(coming, common);
+    const Active& other = sequences_[i];
+    // It has its tokens before this one.
+    const bool goes_first = !other.generates() && (!options_.short_prompts_first || is_oldest ||
+                                                   other.rest() <= sequence.rest());
+    is_oldest &= other.generates();
+    if (i == index || !fits(other.prompt_tokens)) continue;
+    const std::int64_t common = look(other.request.tokens, other.cache);
+    if (i < index && !whole && goes_first) coming = std::max(coming, common);
   }
   const bool grows = coming > best.positions && coming >= kLeastShared;
   if (best.positions < kLeastShared) best = {};

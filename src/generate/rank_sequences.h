@@ -60,6 +60,9 @@ struct RankOptions {
   /// A request that begins as another one on this rank takes over what that one has computed; as
   /// many that have ended are kept for it. 0: nothing is shared.
   std::int64_t kept_sequences = 0;
+  /// Of prompts under way those with the fewest tokens left go first; the oldest one, which they
+  /// would hold up for ever, has half of what a pass leaves to prompts.
+  bool short_prompts_first = false;
 };
 
 /// The requests that one rank works on, in the order of their arrival.
@@ -79,8 +82,8 @@ class RankSequences {
   void remove(RequestId id);
 
   /// One token for every sequence that generates, and as much of the prompts, in the order of
-  /// arrival, as the batch takes. Requests that end with it are gone afterwards. Collective over
-  /// the experts' group, with whatever there is to do.
+  /// arrival or of length, as the batch takes. Requests that end with it are gone afterwards.
+  /// Collective over the experts' group, with whatever there is to do.
   [[nodiscard]] const RankPass& forward();
 
  private:
@@ -118,17 +121,26 @@ class RankSequences {
   struct Beginning {
     const Sequence* of = nullptr;
     std::int64_t positions = 0;
-    bool grows = false;  // an older one is about to compute more
+    bool grows = false;  // an older one that goes first is about to compute more
   };
 
   void retire(Active& sequence);
   void plan();
   void plan_generation();
   void plan_prompts();
+  void plan_short_prompts();
+  [[nodiscard]] std::int64_t room_for_prompts() const {
+    return options_.batch_tokens - pass_.work.generation_rows;
+  }
   /// Nothing could go on: all others give way to the oldest.
   void plan_oldest();
   void add_part(Active& sequence, std::int64_t count);
+  /// As many of its tokens as there are and may be; how many there were memory for.
+  std::int64_t add_prompt(std::size_t index, std::int64_t most);
   [[nodiscard]] Begin begin(std::size_t index);
+  /// Whether it has begun, or does now. `is_full`: one waits for memory, and none that came later
+  /// overtakes it.
+  [[nodiscard]] bool has_begun(std::size_t index, bool& is_full);
   [[nodiscard]] Beginning find_beginning(std::size_t index) const;
   /// Makes room for `positions` of a sequence; whether there is enough.
   [[nodiscard]] bool make_room(std::size_t index, std::int64_t positions, GiveWay who);

@@ -42,7 +42,8 @@ StepEngine::StepEngine(Transformer& transformer, Communicator& world, const Step
       schedule_(world.size(), options.parallel),
       sequences_(transformer, {.batch_tokens = options.batch_tokens,
                                .cache_bytes = options.cache_bytes,
-                               .kept_sequences = options.share_prefixes ? options.parallel : 0}),
+                               .kept_sequences = options.share_prefixes ? options.parallel : 0,
+                               .short_prompts_first = options.short_prompts_first}),
       open_(options.tokenizer) {}
 
 RequestId StepEngine::submit(Request request) {

@@ -26,6 +26,8 @@ struct StepOptions {
   std::int64_t cache_bytes = KvPool::kNoLimit;
   /// What prompts have in common from the start is computed once on a rank.
   bool share_prefixes = true;
+  /// A short prompt is not held up by a long one before it (RankOptions).
+  bool short_prompts_first = false;
   /// Of rank 0, if texts are wanted; must outlive the engine.
   const Tokenizer* tokenizer = nullptr;
   /// Whether this rank has been asked to stop, asked once a step (Interruption::wanted).

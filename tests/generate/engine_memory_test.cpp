@@ -343,10 +343,11 @@ TEST(EngineMemory, random_runs_in_little_memory_with_common_beginnings) {
     requests.back().max_new_tokens = 1 + static_cast<std::int64_t>(random() % 30);
   }
   const Outcome alone = run(1, small_model(), {.parallel = 1, .share_prefixes = false}, requests);
-  for (int number = 0; number < 12; ++number) {
+  for (int number = 0; number < 24; ++number) {
     const StepOptions options{.batch_tokens = 1 + static_cast<std::int64_t>(random() % 60),
                               .parallel = 1 + static_cast<std::int64_t>(random() % 6),
-                              .cache_bytes = bytes_of(64 * (2 + static_cast<int>(random() % 4)))};
+                              .cache_bytes = bytes_of(64 * (2 + static_cast<int>(random() % 4))),
+                              .short_prompts_first = number >= 12};
     run_engine(1 + number % 3, small_model(), options, [&](EngineRun& engine) {
       for (std::size_t i = 0; i < requests.size(); ++i) {
         engine.submit(requests[i]);

@@ -189,7 +189,8 @@ TEST_P(RandomRuns, give_each_request_its_tokens) {
     for (int number = first; number < first + kRuns; ++number) {
       std::mt19937_64 random(static_cast<std::uint64_t>(number));
       const StepOptions options{.batch_tokens = 1 + static_cast<std::int64_t>(random() % 40),
-                                .parallel = 1 + static_cast<std::int64_t>(random() % 4)};
+                                .parallel = 1 + static_cast<std::int64_t>(random() % 4),
+                                .short_prompts_first = number % 2 == 1};
       StepEngine engine(loaded.transformer(), world, options);
       if (world.rank() != 0) {
         while (!engine.step().dismissed) continue;
