@@ -65,6 +65,16 @@ void require_agreement(const Command& command, const AdapterFiles& lora,
         [&] { return modules_of(new_adapters(options, sites)) == modules_of(lora.specs()); });
 }
 
+/// An adapter of several ranks or alphas has no place in a layout that fuses experts.
+void require_fits(const AdapterFiles& lora, AdapterLayout layout) {
+  try {
+    (void)written_modules(lora.specs(), layout, lora.description().rank_stabilised);
+  } catch (const Error& error) {
+    fail(error.kind(), "--adapter-layout {}: {}",
+         kAdapterLayoutNames[static_cast<std::size_t>(layout)], error.what());
+  }
+}
+
 /// Where heads multiply rows of their own, no product reads what the module would.
 void require_dropout_of(std::span<const AdapterSpec> adapters, double share,
                         std::string_view field) {
@@ -112,10 +122,11 @@ double choose_dropout(const Runtime& runtime, const AdapterFiles* lora,
 std::vector<AdapterSpec> choose_adapters(const Command& command, const OpenModel& model,
                                          std::span<const AdapterSite> sites) {
   const AdapterFiles* const lora = model.adapter ? &*model.adapter : nullptr;
-  (void)choose_adapter_layout(command.options, model.config, lora);  // throws if there is none
-  if (!model.adapter) return new_adapters(command.options, sites);
-  require_agreement(command, *model.adapter, sites);
-  return model.adapter->specs();
+  const AdapterLayout layout = choose_adapter_layout(command.options, model.config, lora);
+  if (lora == nullptr) return new_adapters(command.options, sites);
+  require_agreement(command, *lora, sites);
+  if (layout != lora->description().layout) require_fits(*lora, layout);
+  return lora->specs();
 }
 
 std::vector<AdapterSpec> choose_adapters(const Runtime& runtime, const OpenModel& model,

@@ -61,6 +61,14 @@ TEST_F(SftLayout, OfTransformers4IsRefusedWhereItLacksTheFamily) {
                  {"--adapter-layout transformers4", "hy_v3", "transformers 5 alone"});
 }
 
+TEST_F(SftLayout, ThatHasNoPlaceForTheAdapterIsRefusedBeforeItIsTrained) {
+  const std::string lora = MOESAIC_TEST_DATA "/adapters/olmoe-patterns";
+  expect_failure(run_ranks(3, run(kModels + "olmoe-v4",
+                                  {"--lora", lora, "--adapter-layout", "transformers5"})),
+                 2, {"--adapter-layout transformers5", "cannot be fused in one module"});
+  EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
 TEST_F(SftLayout, OfTargetsThatAFileWouldNotTellIsRefusedWithTheirOption) {
   const std::string targets = R"(.*\.(gate|up)_proj)";
   expect_failure(run_ranks(3, run(kModels + "gpt_oss-mxfp4", {"--lora-targets", targets})), 2,
