@@ -122,17 +122,18 @@ void RankSequences::plan_prompts() {
 }
 
 void RankSequences::plan_short_prompts() {
-  std::vector<std::size_t> prompts;
+  prompts_.clear();
   bool is_full = false;
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    if (!sequences_[i].generates() && has_begun(i, is_full)) prompts.push_back(i);
+    if (!sequences_[i].generates() && has_begun(i, is_full)) prompts_.push_back(i);
   }
-  if (prompts.empty()) return;
-  const std::size_t oldest = prompts.front();
-  std::ranges::stable_sort(prompts, {}, [&](std::size_t i) { return sequences_[i].rest(); });
+  if (prompts_.empty()) return;
+  const std::size_t oldest = prompts_.front();
+  std::ranges::sort(prompts_, {},
+                    [&](std::size_t i) { return std::pair(sequences_[i].rest(), i); });
   std::int64_t room = room_for_prompts();
   std::int64_t kept = (room + 1) / 2;  // for the oldest
-  for (const std::size_t i : prompts) {
+  for (const std::size_t i : prompts_) {
     if (i == oldest) kept = 0;
     room -= add_prompt(i, room - kept);
   }

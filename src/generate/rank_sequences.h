@@ -158,6 +158,7 @@ class RankSequences {
   KvPool pool_;
   EndedSequences kept_;
   std::vector<Active> sequences_;
+  std::vector<std::size_t> prompts_;  // that go on, shortest first
   std::vector<Part> parts_;
   std::vector<SequenceChunk> chunks_;
   RankPass pass_;
