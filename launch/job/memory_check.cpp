@@ -134,8 +134,10 @@ FittingMemory check_memory(const Runtime& runtime, const ModelConfig& config,
   Workload fitting = work;
   if (work.least_capacity > 0) {
     const std::int64_t others = plan.total() - plan.items[MemoryItem::cache];
+    Workload of_node = work;
+    runtime.grid().node().sum({&of_node.sequences, 1});
     const std::int64_t fits =
-        positions_in(config, runtime.precision(), work, limit.available_bytes - others);
+        positions_in(config, runtime.precision(), of_node, limit.available_bytes - others);
     const std::vector<std::int64_t> all =
         gather_values(runtime.world(), std::max(fits, work.least_capacity));
     fitting.capacity = std::min(work.capacity, *std::ranges::min_element(all));

@@ -107,9 +107,12 @@ bool RankSequences::has_begun(std::size_t index, bool& is_full) {
 std::int64_t RankSequences::add_prompt(std::size_t index, std::int64_t most) {
   Active& sequence = sequences_[index];
   const std::int64_t count = std::min(sequence.rest(), most);
-  if (count <= 0 || !make_room(index, sequence.cache.size() + count, GiveWay::ended_ones)) return 0;
-  add_part(sequence, count);
-  return count;
+  if (make_room(index, sequence.cache.size() + count, GiveWay::ended_ones)) {
+    add_part(sequence, count);
+    return count;
+  }
+  if (sequence.cache.size() == 0) sequence.cache = {};  // it has not begun
+  return 0;
 }
 
 void RankSequences::plan_prompts() {
@@ -123,19 +126,22 @@ void RankSequences::plan_prompts() {
 
 void RankSequences::plan_short_prompts() {
   prompts_.clear();
-  bool is_full = false;
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    if (!sequences_[i].generates() && has_begun(i, is_full)) prompts_.push_back(i);
+    if (!sequences_[i].generates()) prompts_.push_back(i);
   }
-  if (prompts_.empty()) return;
+  std::int64_t room = room_for_prompts();
+  if (prompts_.empty() || room <= 0) return;
+  bool is_full = false;
   const std::size_t oldest = prompts_.front();
+  const bool oldest_goes_on = has_begun(oldest, is_full);
+  std::int64_t kept = oldest_goes_on ? std::min((room + 1) / 2, sequences_[oldest].rest()) : 0;
   std::ranges::sort(prompts_, {},
                     [&](std::size_t i) { return std::pair(sequences_[i].rest(), i); });
-  std::int64_t room = room_for_prompts();
-  std::int64_t kept = (room + 1) / 2;  // for the oldest
   for (const std::size_t i : prompts_) {
     if (i == oldest) kept = 0;
-    room -= add_prompt(i, room - kept);
+    if (room <= kept) continue;
+    const bool goes_on = i == oldest ? oldest_goes_on : has_begun(i, is_full);
+    if (goes_on) room -= add_prompt(i, room - kept);
   }
 }
 

@@ -87,6 +87,35 @@ TEST(ShortPrompts, leave_half_of_each_step_to_the_oldest) {
   });
 }
 
+TEST(ShortPrompts, have_what_the_oldest_does_not_need) {
+  run_engine(1, small_model(), options(true), [&](EngineRun& run) {
+    const RequestId oldest = run.submit(prompt_of(0, kBatch + 7));
+    run.step();
+    const RequestId four = run.submit(prompt_of(1, 4));
+    const RequestId five = run.submit(prompt_of(2, 5));
+    run.step();
+    for (const RequestId id : {oldest, four, five}) EXPECT_EQ(run.told_tokens(id).size(), 1) << id;
+  });
+}
+
+// There is memory for all three, each with a state and a page, but none for a second state of one.
+TEST(ShortPrompts, take_memory_when_they_get_tokens) {
+  EngineSetup setup = small_model();
+  setup.directory = MOESAIC_TEST_DATA "/models/qwen3_next-v4";
+  const ModelConfig config = read_model_config(setup.directory);
+  StepOptions with = options(true);
+  with.cache_bytes = 3 * KvPool::sequence_bytes(config, Precision::bf16, 64);
+  run_engine(1, setup, with, [&](EngineRun& run) {
+    for (const std::size_t tokens : {32, 36}) {
+      Request request = prompt_of(tokens, tokens);
+      request.max_new_tokens = 64 - std::ssize(request.tokens);
+      (void)run.submit(request);
+    }
+    const RequestId last = run.submit(prompt_of(2, 60));
+    EXPECT_LE(steps_to_token(run, last), 16) << "no text has to end before";
+  });
+}
+
 TEST(ShortPrompts, of_one_length_go_in_the_order_of_arrival) {
   run_engine(1, small_model(), options(true), [&](EngineRun& run) {
     std::vector<RequestId> ids;

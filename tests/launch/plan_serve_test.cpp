@@ -32,9 +32,9 @@ double number_behind(const std::string& text, const std::string& words) {
 }
 
 /// `prompt_tokens`: of each call, all of whose log-probabilities are wanted.
-ServerTold serve(const Arguments& options, int calls, std::int64_t prompt_tokens) {
-  RunningProgram program(
-      moesaic_command(joined({"serve", "--port", "0", "--log-level", "info"}, options)));
+ServerTold serve(const Arguments& options, int calls, std::int64_t prompt_tokens, int ranks = 1) {
+  const Arguments all = joined({"serve", "--port", "0", "--log-level", "info"}, options);
+  RunningProgram program(ranks == 1 ? moesaic_command(all) : ranks_command(ranks, all));
   const auto is_ready = [&] { return program.err().find(" answers; ") != std::string::npos; };
   EXPECT_TRUE(program.wait_until(is_ready)) << program.err();
   const std::string told = program.err();
@@ -98,16 +98,37 @@ TEST_F(PlannedServer, without_a_context_takes_what_there_is_memory_for) {
   ASSERT_GE(context, 1024) << memory;
   const Json told = planned(joined(places, {"--memory", memory}));
   EXPECT_EQ(told.at("largest").at("ctx_size").as_int(), context);
-  EXPECT_EQ(told.at("largest").at("parallel").as_int(), 8) << "with this context";
   const auto with = [&](const std::string& limit, const Arguments& more) {
     return run_moesaic(joined({"plan", "-m", kDemo, "--job", "serve", "-t", "1", "--machine",
-                               machine_, "--memory", limit, "--parallel", "8"},
+                               machine_, "--memory", limit},
                               more))
         .exit_code;
   };
-  EXPECT_EQ(with(memory, {"-c", fmt::format("{}", context)}), 0);
-  EXPECT_EQ(with(memory, {"-c", fmt::format("{}", context + 64)}), 4);
-  EXPECT_EQ(with("40M", {}), 4) << "no server starts with less than 1,024 positions";
+  const std::int64_t most = told.at("largest").at("parallel").as_int();
+  EXPECT_GE(most, 8) << "as its context would be shorter";
+  EXPECT_EQ(with(memory, {"--parallel", fmt::format("{}", most)}), 0);
+  EXPECT_EQ(with(memory, {"--parallel", fmt::format("{}", most + 1)}), 4);
+  EXPECT_EQ(with(memory, {"--parallel", "8", "-c", fmt::format("{}", context)}), 0);
+  EXPECT_EQ(with(memory, {"--parallel", "8", "-c", fmt::format("{}", context + 64)}), 4);
+  EXPECT_EQ(with("40M", {"--parallel", "8"}), 4) << "no server starts with less than 1,024";
+}
+
+// What is left of a node is shared by the sequences of all its ranks.
+TEST_F(PlannedServer, shares_a_node_with_other_ranks) {
+  const auto told = [&](const std::string& limit) {
+    return planned({"--ranks", "2", "--parallel", "8", "--memory", limit});
+  };
+  std::int64_t context = 2048;
+  std::string limit;
+  for (int mebibytes = 240; context == 2048; mebibytes -= 8) {
+    limit = fmt::format("{}M", mebibytes);
+    context = told(limit).at("sequence_tokens").as_int();
+  }
+  ASSERT_GT(context, 1024) << limit;
+  const Arguments more = {"-m", kDemo, "-t", "1", "--parallel", "8", "--memory-limit", limit};
+  const ServerTold server = serve(more, 2, 100, 2);
+  EXPECT_LT(server.context, 2048);
+  EXPECT_GE(server.context, 1024);
 }
 
 TEST_F(PlannedServer, takes_the_memory_that_is_planned) {
