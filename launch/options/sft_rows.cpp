@@ -90,10 +90,11 @@ constexpr std::array kRows = {
                       "shared, dense), or a regular expression on the names of modules",
               .one_spelling = canonical_targets},
     OptionRow{
-        "adapter-layout", '\0', "NAME", one_of<&O::adapter_layout>(), kAdapter, verbs::kSft,
+        "adapter-layout", '\0', "NAME", one_of<&O::adapter_layout>(), kAdapter,
+        verbs::kSft | verbs::kPlan,
         "names of modules in the adapter's files: those that PEFT takes with this version of "
         "transformers; auto: as --lora has them, else transformers4, or transformers5 where 4 "
-        "lacks the model's family or reads the model otherwise"},
+        "lacks the model's family or may read the model otherwise"},
 
     OptionRow{"lr", '\0', "X", &O::lr, kTraining, verbs::kSft, "highest learning rate of AdamW", 0,
               1e3},

@@ -117,6 +117,12 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
       adapters_(adapters_of(options, model)) {
   require_graph_use(options);
   require_gpu_options(options);
+  if (options.plan_job == PlanJob::sft) {
+    if (model.adapter) saved_as_ = model.adapter->description();
+    saved_as_.layout =
+        choose_adapter_layout(options, model.config, model.adapter ? &*model.adapter : nullptr);
+    saving_bytes_ = saving_bytes({.description = saved_as_, .adapters = adapters_, .sites = {}});
+  }
   if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
   for (int place = 0; place < ranks_.sharers(); ++place) shares_.push_back(share(ranks_, place));
 }
@@ -193,10 +199,7 @@ void JobPlan::count_adapters(Share& share) const {
 
 DiskDemand JobPlan::disk() const {
   const std::vector<AdapterSite> sites = adapter_sites(model_.files.names(model_.config));
-  SavedAdapter saved{.description = {}, .adapters = adapters_, .sites = sites};
-  if (model_.adapter) saved.description = model_.adapter->description();
-  saved.description.layout =
-      choose_adapter_layout(options_, model_.config, model_.adapter ? &*model_.adapter : nullptr);
+  const SavedAdapter saved{.description = saved_as_, .adapters = adapters_, .sites = sites};
   return {.total_steps = options_.save_every * (options_.keep + 1) + 1,
           .save_every = options_.save_every,
           .keep = options_.keep,
@@ -228,7 +231,7 @@ Workload JobPlan::workload(const Options& options, const CostRanks& ranks,
                          .sum_bytes = GradientReduction::most_bytes(
                              ranks.ranks, ranks.expert_replicas,
                              {share.common_values, share.adapter_values - share.common_values}),
-                         .saving_bytes = saving_bytes(adapters_),
+                         .saving_bytes = saving_bytes_,
                          .adapters = adapters_,
                          .expert_ranks = ranks.sharers(),
                          .dropout = options.lora_dropout,
@@ -342,7 +345,6 @@ std::int64_t JobPlan::context(std::int64_t limit) const {
 std::int64_t JobPlan::largest(std::int64_t Options::*member, std::int64_t most,
                               std::int64_t limit) const {
   Options options = with_least_memory();
-  if (has_open_context()) options.ctx_size = context(limit);
   return largest_value(most, [&](std::int64_t value) {
     options.*member = value;
     return suffices(options, limit);

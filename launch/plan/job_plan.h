@@ -106,7 +106,9 @@ class JobPlan {
   PlacementChoice placement_;
   std::optional<GpuWish> gpu_wish_;  // nothing: no experts on GPUs
   std::vector<AdapterSpec> adapters_;
-  std::vector<Share> shares_;  // [ranks that share the experts]
+  AdapterDescription saved_as_;    // what sft writes of them
+  std::int64_t saving_bytes_ = 0;  // that this takes
+  std::vector<Share> shares_;      // [ranks that share the experts]
   mutable std::map<std::pair<int, std::int64_t>, RankSharing> sharings_;  // by sharers and tokens
 };
 

@@ -74,16 +74,17 @@ std::int64_t SftSetup::sum_bytes() const {
 
 EngineWork SftSetup::engine_work(const OpenModel& model, const SftData& data) {
   const Options& options = runtime_.options();
-  const SampleSizes sizes{.longest = std::max(data.train.longest(), data.held_out.longest()),
-                          .tokens = data.train.tokens(),
-                          .adapter_bytes = adapters_.bytes(),
-                          .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
-                          .sum_bytes = sum_bytes(),
-                          .saving_bytes = saving_bytes(specs_),
-                          .adapters = specs_,
-                          .expert_ranks = runtime_.grid().experts().size(),
-                          .dropout = dropout_,
-                          .threads = runtime_.compute().pool->size()};
+  const SampleSizes sizes{
+      .longest = std::max(data.train.longest(), data.held_out.longest()),
+      .tokens = data.train.tokens(),
+      .adapter_bytes = adapters_.bytes(),
+      .adapter_values = static_cast<std::int64_t>(adapters_.masters().size()),
+      .sum_bytes = sum_bytes(),
+      .saving_bytes = saving_bytes({.description = description(), .adapters = specs_, .sites = {}}),
+      .adapters = specs_,
+      .expert_ranks = runtime_.grid().experts().size(),
+      .dropout = dropout_,
+      .threads = runtime_.compute().pool->size()};
   const Workload work = sft_workload(options, model.config, sizes, false);
   const Workload smaller = sft_workload(options, model.config, sizes, true);
   EngineWork engine{.work = options.recompute == RecomputeChoice::always ? smaller : work};

@@ -145,16 +145,23 @@ void save_adapter(const std::string& directory, const SavedAdapter& adapter,
   if (output) output->finish();
 }
 
-std::int64_t saving_bytes(std::span<const AdapterSpec> adapters) {
-  std::map<std::int64_t, std::int64_t> values;  // of experts, by layer
+std::int64_t saving_bytes(const SavedAdapter& adapter) {
+  const AdapterDescription& description = adapter.description;
+  std::map<std::int64_t, std::int64_t> values;  // of fused modules, by layer
   std::int64_t most = 0;
-  for (const AdapterSpec& adapter : adapters) {
-    if (adapter.site.kind != AdapterKind::experts) continue;
+  for (const WrittenModule& written :
+       written_modules(adapter.adapters, description.layout, description.rank_stabilised)) {
+    const PeftModule& module = written.module;
+    if (module.experts == 0) continue;
+    const auto first = static_cast<std::size_t>(module.members.front().adapter);
     // What stands in another order in the file is there twice for a while.
-    const std::int64_t copies = adapter.site.takes_turns || adapter.site.lies_across ? 2 : 1;
-    most = std::max(most, values[adapter.site.layer] += copies * adapter.num_values());
+    const std::int64_t copies = module.takes_turns || module.is_swapped ? 2 : 1;
+    std::int64_t& of_layer = values[adapter.adapters[first].site.layer];
+    of_layer += copies * ranks_of(written) * (module.in + module.out);
+    most = std::max(most, of_layer);
   }
-  return AdapterExchange::scratch_bytes(adapters) + most * static_cast<std::int64_t>(sizeof(float));
+  return AdapterExchange::scratch_bytes(adapter.adapters) +
+         most * static_cast<std::int64_t>(sizeof(float));
 }
 
 void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set,

@@ -67,9 +67,10 @@ struct SavedAdapter {
 /// Error{resource} on rank 0 when the disk refuses.
 void save_adapter(const std::string& directory, const SavedAdapter& adapter,
                   std::span<const float> values, const AdapterExchange& exchange);
-/// Memory that this takes on rank 0 besides the values, in any layout: what has come from other
-/// ranks, and a layer's experts until their fused modules are whole.
-[[nodiscard]] std::int64_t saving_bytes(std::span<const AdapterSpec> adapters);
+/// Memory that this takes on rank 0 besides the values: what has come from other ranks, and a
+/// layer's experts until their fused modules are whole, as its layout has them. `sites` may be
+/// empty. Throws Error{usage} as written_modules() does.
+[[nodiscard]] std::int64_t saving_bytes(const SavedAdapter& adapter);
 /// As save_adapter() above where one process holds them all: `set` has the adapters in their order.
 /// `watch`, if given, hears after each how many of all are written.
 void save_adapter(const std::string& directory, const SavedAdapter& adapter, const AdapterSet& set,

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/thread_communicator.h"
@@ -94,24 +97,56 @@ TEST(AdapterExchange, ReplicasOfExpertsCountOnce) {
   check_round_trip(6, 3);
 }
 
-TEST(AdapterExchange, MemoryOfSavingIsThatOfAPieceAndOfALayerOfExperts) {
-  std::vector<AdapterSpec> adapters;
-  const auto add = [&](AdapterKind kind, std::int64_t layer, std::int64_t out) {
-    adapters.push_back(
-        {.site = {.kind = kind, .module = "module", .layer = layer, .out = out, .in = 1000},
-         .rank = 8});
-  };
-  add(AdapterKind::attention, 0, 2000);
-  EXPECT_EQ(saving_bytes(adapters), 8 * 24000) << "there and in order";
-  add(AdapterKind::experts, 0, 1000);
-  add(AdapterKind::experts, 0, 2000);
-  add(AdapterKind::experts, 1, 3000);
-  EXPECT_EQ(saving_bytes(adapters), 8 * (24000 + 16000 + 24000 + 32000) + 4 * 40000);
+/// Of rank 8; `experts` of the layer, or none.
+AdapterSpec saved(std::int64_t layer, std::int64_t out, std::int64_t expert = -1,
+                  std::optional<MlpPart> part = {}) {
+  const std::string path = "model.layers." + std::to_string(layer);
+  const bool is_up = part == MlpPart::up;
+  AdapterSite site{.kind = AdapterKind::attention,
+                   .module = path + ".self_attn." + std::to_string(out) + "_proj",
+                   .layer = layer,
+                   .out = out,
+                   .in = 1000};
+  if (expert >= 0) {
+    site.kind = AdapterKind::experts;
+    site.module = path + ".mlp.experts." + std::to_string(expert) +
+                  (is_up                   ? ".up_proj"
+                   : part == MlpPart::gate ? ".gate_proj"
+                                           : ".down_proj");
+    site.expert = expert;
+    site.num_experts = 2;
+    site.part = part;
+    site.fused5 = path + ".mlp.experts";
+  }
+  return {.site = std::move(site), .rank = 8, .alpha = 8, .scale = 1};
+}
+
+std::int64_t saving_bytes_in(AdapterLayout layout, std::span<const AdapterSpec> adapters) {
+  return saving_bytes({.description = {.layout = layout}, .adapters = adapters, .sites = {}});
+}
+
+TEST(AdapterExchange, MemoryOfSavingIsThatOfAPieceAndOfALayersFusedModules) {
+  constexpr AdapterLayout k4 = AdapterLayout::transformers4;
+  constexpr AdapterLayout k5 = AdapterLayout::transformers5;
+  std::vector<AdapterSpec> adapters = {saved(0, 2000)};
+  std::int64_t piece = 8 * 24000;  // there and in order
+  EXPECT_EQ(saving_bytes_in(k4, adapters), piece);
+  for (const std::int64_t expert : {0, 1}) {
+    for (const MlpPart part : {MlpPart::gate, MlpPart::up}) {
+      adapters.push_back(saved(0, 500, expert, part));
+    }
+    adapters.push_back(saved(0, 1000, expert, MlpPart::down));
+  }
+  piece += 8 * 2 * (12000 + 12000 + 16000);
+  EXPECT_EQ(saving_bytes_in(k4, adapters), piece) << "each adapter has tensors of its own";
+  // A_gate above A_up; in B zeros beside both.
+  const std::int64_t fused = 32 * (1000 + 2 * 500) + 16 * (1000 + 1000);
+  EXPECT_EQ(saving_bytes_in(k5, adapters), piece + 4 * fused);
   // However many there are, four million values travel together, or one adapter with more.
-  for (int i = 0; i < 200; ++i) add(AdapterKind::attention, 2, 4000);
-  EXPECT_LE(saving_bytes(adapters), 8 * (1 << 22) + 4 * 40000);
-  add(AdapterKind::attention, 3, 1000000);
-  EXPECT_EQ(saving_bytes(adapters), 8 * 8 * 1001000 + 4 * 40000);
+  for (std::int64_t i = 0; i < 200; ++i) adapters.push_back(saved(2 + i, 4000));
+  EXPECT_LE(saving_bytes_in(k4, adapters), 8 * (1 << 22));
+  adapters.push_back(saved(500, 1000000));
+  EXPECT_EQ(saving_bytes_in(k4, adapters), 8 * 8 * 1001000);
 }
 
 }  // namespace
