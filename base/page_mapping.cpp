@@ -53,7 +53,9 @@ PageMapping::PageMapping(std::size_t bytes, std::size_t needed, int file) {
     data_.reset();
     errno = error;
   } else if (is_huge) {
-    madvise(begin, needed / kHugePage * kHugePage, MADV_HUGEPAGE);
+    const std::size_t huge = needed / kHugePage * kHugePage;
+    madvise(begin, huge, MADV_HUGEPAGE);
+    if (huge < length) madvise(begin + huge, length - huge, MADV_NOHUGEPAGE);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "kernels/cpu/amx/decoded_tiles.h"
@@ -43,7 +44,7 @@ class ColumnRows {
   /// Sums of a pair of panels are tiles 0 and 1, rows 4, weights 6 and 7.
   void configure_tiles() const {
     TileConfig config;
-    for (const std::size_t tile : {0, 1, 4, 6, 7}) {
+    for (const std::size_t tile : std::array<std::size_t, 5>{0, 1, 4, 6, 7}) {
       config.rows[tile] = 16;
       config.row_bytes[tile] = tile < 6 ? static_cast<std::uint16_t>(stride()) : 64;
     }
@@ -132,6 +133,7 @@ bool multiply_by_columns(const TileArgs& args) {
     rows.store_sums(panel, std::min<std::int64_t>(2, args.num_panels - panel));
   }
   release_tiles();
+  scale_columns(args);
   return true;
 }
 
