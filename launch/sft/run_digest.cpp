@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "comm/long_work.h"
+#include "launch/job/adapter_layout.h"
 #include "launch/job/agreement.h"
 #include "launch/job/model_checksum.h"
 #include "launch/options/option_table.h"
@@ -43,7 +44,8 @@ constexpr auto kDeciding = std::to_array<std::string_view>({"precision",
 /// Those that do through the samples and the adapters that they choose.
 constexpr auto kChoosing = std::to_array<std::string_view>(
     {"model", "data", "data-format", "eval-split", "train-on", "too-long", "ctx-size",
-     "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets"});
+     "chat-template", "lora", "lora-rank", "lora-alpha", "rslora", "lora-dropout", "lora-targets",
+     "adapter-layout"});
 
 /// Of kDeciding, those that do: with a constant rate a run may become longer.
 std::vector<std::string_view> deciding(const Options& options) {
@@ -79,6 +81,9 @@ RunDigest digest_of(const Options& options, const OpenModel& model, const SftDat
     text += fmt::format("{}={}\n", name, value_text(*find_option(name, Verb::sft), options));
   }
   if (dropout > 0) text += fmt::format("lora-dropout={}\n", dropout);
+  const AdapterLayout layout =
+      choose_adapter_layout(options, model.config, model.adapter ? &*model.adapter : nullptr);
+  text += fmt::format("{}\n", kAdapterLayoutNames[static_cast<std::size_t>(layout)]);
   for (const AdapterSpec& spec : specs) {
     text += fmt::format("{} {} {}\n", spec.site.module, spec.rank, spec.scale);
   }

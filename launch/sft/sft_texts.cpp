@@ -8,6 +8,7 @@
 #include "launch/job/adapter_text.h"
 #include "launch/options/shell_word.h"
 #include "src/lora/peft_config.h"
+#include "src/lora/written_modules.h"
 
 namespace moesaic {
 namespace {
@@ -23,7 +24,7 @@ std::string duration_text(double seconds) {
 /// Of transformers, that compute of the model what it was trained with.
 std::string_view versions_text(const ModelConfig& config) {
   if (config.alike_in_transformers4) return "4 or 5";
-  return config.in_transformers4 ? "5, as 4 reads this model otherwise"
+  return config.in_transformers4 ? "5, as 4 may read this model otherwise"
                                  : "5, the first that has this family";
 }
 
@@ -95,11 +96,22 @@ std::string end_text(const Options& options, const SftSetup& setup) {
         "checkpoint with it",
         out, versions_text(model_config), convert);
   }
+  const AdapterLayout other =
+      is_fused ? AdapterLayout::transformers4 : AdapterLayout::transformers5;
+  const std::string made =  // of it
+      can_be_written(setup.specs(), other, its.rank_stabilised)
+          ? fmt::format(
+                "{} --adapter-layout {} -o OUT writes it for that, --merge a checkpoint "
+                "with it",
+                convert, kAdapterLayoutNames[static_cast<std::size_t>(other)])
+          : fmt::format("{} --merge -o MERGED writes a checkpoint with it", convert);
   return fmt::format(
-      "the adapter is in {0}, for PEFT with transformers {1}; on transformers {2} a part of it "
-      "would be refused, lost or count wrongly: {3} --adapter-layout transformers{2} -o OUT writes "
-      "it for that, --merge a checkpoint with it",
-      out, is_fused ? 5 : 4, is_fused ? 4 : 5, convert);
+      "the adapter is in {}, for PEFT with transformers {}{}; on transformers {} a part of it "
+      "would be refused, lost or count wrongly: {}",
+      out, is_fused ? 5 : 4,
+      is_fused || model_config.alike_in_transformers4 ? ""
+                                                      : ", which may read this model otherwise",
+      is_fused ? 4 : 5, made);
 }
 
 }  // namespace moesaic

@@ -70,4 +70,14 @@ std::vector<WrittenModule> written_modules(std::span<const AdapterSpec> adapters
   return written;
 }
 
+bool can_be_written(std::span<const AdapterSpec> adapters, AdapterLayout layout,
+                    bool rank_stabilised) {
+  try {
+    (void)written_modules(adapters, layout, rank_stabilised);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace moesaic

@@ -24,5 +24,8 @@ struct WrittenModule {
 [[nodiscard]] std::vector<WrittenModule> written_modules(std::span<const AdapterSpec> adapters,
                                                          AdapterLayout layout,
                                                          bool rank_stabilised);
+/// Whether it does not throw.
+[[nodiscard]] bool can_be_written(std::span<const AdapterSpec> adapters, AdapterLayout layout,
+                                  bool rank_stabilised);
 
 }  // namespace moesaic

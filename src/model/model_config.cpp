@@ -142,11 +142,17 @@ std::vector<std::int64_t> find_token_ids(const ConfigReader& reader,
   return {*otherwise};
 }
 
-/// Version 4 of transformers takes no notice of `rope_parameters`, which version 5 saves in the
-/// place of `rope_theta` and `rope_scaling`, and in some families none of `mscale_all_dim` in
-/// scores.
+/// Whether version 4 of transformers surely computes the same. It takes no notice of
+/// `rope_parameters`, which version 5 saves in the place of `rope_theta` and `rope_scaling` (even
+/// if they are its defaults), of the factors of clamped gating, and in some families of
+/// `mscale_all_dim` in scores.
 bool is_alike_in_transformers4(const ConfigReader& reader, const Family& family) {
   if (!family.in_transformers4 || reader.find("rope_parameters")) return false;
+  const auto is_absent_or = [&](std::string_view key, double value) {
+    const auto factor = reader.find(key);
+    return !factor || factor->as_double() == value;
+  };
+  if (!is_absent_or("swiglu_limit", 7.0) || !is_absent_or("swiglu_alpha", 1.702)) return false;
   if (family.scales_scores_in_transformers4) return true;
   const auto scaling = reader.find("rope_scaling");
   const auto mscale = scaling ? scaling->find("mscale_all_dim") : std::nullopt;

@@ -56,6 +56,9 @@ TEST(FamilyFields, Transformers4ComputesTheSameOfWhatItHasSaved) {
   for (const std::string fixture : {"qwen3_moe-v5", "gpt_oss-v5", "hy_v3-v5", "deepseek_v2-v5"}) {
     EXPECT_FALSE(is_alike(config_of(fixture))) << fixture << ", saved by 5, or in 5 alone";
   }
+  for (const std::string factor : {R"("swiglu_limit": 6.0, )", R"("swiglu_alpha": 1.5, )"}) {
+    EXPECT_FALSE(is_alike("{" + factor + config_of("gpt_oss-v4").substr(1))) << factor;
+  }
   // As version 4 saves it; it leaves the factor out of scores.
   std::string deepseek =
       test::replaced(config_of("deepseek_v2-v5"), "rope_parameters", "rope_scaling");
