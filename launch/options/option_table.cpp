@@ -94,7 +94,7 @@ constexpr std::array kOptions = {
     may_differ({"lora", '\0', "DIR", &O::lora, kModel,
                 verbs::kEngine | verbs::kConvert | verbs::kInspect | verbs::kPlan,
                 "a LoRA adapter of the model, as PEFT writes it; sft goes on from it, with its "
-                "targets and ranks, and its layout unless --adapter-layout says another"}),
+                "targets and ranks, and its layout unless another is told"}),
 
     OptionRow{"output", 'o', "OUTDIR", &O::output_dir, kConversion, verbs::kConvert,
               "directory to write; appears when it is complete"},
