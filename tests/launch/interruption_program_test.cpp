@@ -81,7 +81,11 @@ TEST(Interruption, RanksEndTogetherWhenTheLauncherIsInterrupted) {
   program.send(SIGINT);
   const ProgramResult result = program.wait();
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.err.find("interrupted (SIGTERM): "), std::string::npos) << result.text();
+  // It signals one rank after the other: the first one may hear of it from the second.
+  const bool was_told = result.err.find("interrupted (SIGTERM): ") != std::string::npos;
+  const bool was_told_by_another =
+      result.err.find("interrupted (another rank was asked to stop): ") != std::string::npos;
+  EXPECT_TRUE(was_told || was_told_by_another) << result.text();
   EXPECT_NE(result.err.find(" of 20000 texts are finished"), std::string::npos) << result.text();
   EXPECT_EQ(result.error_lines(), 0) << result.err;
 }
