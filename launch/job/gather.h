@@ -17,14 +17,15 @@ requires(std::is_trivially_copyable_v<T>) std::vector<T> gather_values(Communica
   return all;
 }
 
-/// `values` of rank 0 reaches all, whatever its length. Collective.
+/// `values` of rank `root` reaches all, whatever its length. Collective.
 template <typename T>
 requires(std::is_trivially_copyable_v<T>) void broadcast_vector(Communicator& comm,
-                                                                std::vector<T>& values) {
+                                                                std::vector<T>& values,
+                                                                int root = 0) {
   auto count = static_cast<std::int64_t>(values.size());
-  comm.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
+  comm.broadcast(std::as_writable_bytes(std::span(&count, 1)), root);
   values.resize(static_cast<std::size_t>(count));
-  comm.broadcast(std::as_writable_bytes(std::span(values)), 0);
+  comm.broadcast(std::as_writable_bytes(std::span(values)), root);
 }
 
 }  // namespace moesaic

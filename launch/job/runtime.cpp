@@ -319,13 +319,18 @@ void Runtime::leave_if_stop_wanted() const {
   if (stop_wanted()) throw Interrupted("interrupted");
 }
 
+std::string Runtime::stop_reason() const {
+  const std::string& own = interruption().reason();
+  const auto asked = gather_values(*world_, static_cast<std::int32_t>(!own.empty()));
+  const auto first = static_cast<int>(std::ranges::find(asked, 1) - asked.begin());
+  if (first == world_->size()) return "a rank was asked to stop";
+  std::vector<char> reason(own.begin(), own.end());
+  broadcast_vector(*world_, reason, first);
+  return {reason.begin(), reason.end()};
+}
+
 void Runtime::end_early(std::string_view what_is_there) {
-  const std::string& reason = interruption().reason();
-  log_.once(LogLevel::warning, "interrupted ({}): {}",
-            !reason.empty()      ? reason
-            : options().max_time ? "another rank was asked to stop, or its time is over"
-                                 : "another rank was asked to stop",
-            what_is_there);
+  log_.once(LogLevel::warning, "interrupted ({}): {}", stop_reason(), what_is_there);
   interruption().remove_stop_file();
   ends_early_ = true;
 }

@@ -66,7 +66,7 @@ class Runtime {
   /// Throws Interrupted on all ranks if any of them has been asked to stop. Collective.
   void leave_if_stop_wanted() const;
   /// The verb ends before all is done because a rank was asked to stop: tells so, with what is
-  /// there, and makes the program's exit code 6. On all ranks.
+  /// there, and makes the program's exit code 6. Collective.
   void end_early(std::string_view what_is_there);
   /// Calls `work`; ends early if it is Interrupted, on all ranks together.
   void run_or_end_early(std::string_view what_is_there, const std::function<void()>& work);
@@ -78,6 +78,8 @@ class Runtime {
   /// that it had for them: they share these out. Collective.
   void leave_default_binding(std::int64_t threads);
   void bind();
+  /// What has asked the first of the ranks that were asked to stop. Collective.
+  [[nodiscard]] std::string stop_reason() const;
   /// Tells, once, what is odd about the launch.
   void warn_of_launch() const;
 
