@@ -80,18 +80,6 @@ class ColumnRows {
   const std::byte* pairs_;
 };
 
-/// Weights that Columns decodes, for DecodedPair.
-template <typename Columns>
-class ColumnDecoder : public Columns {
- public:
-  using Columns::Columns;
-};
-template <typename Columns>
-[[gnu::always_inline]] inline void store_step(ColumnDecoder<Columns>& columns, std::int64_t step,
-                                              std::byte* out) {
-  columns.store(step, out);
-}
-
 /// All rows by a pair of panels.
 template <typename Weights>
 void multiply_columns(const ColumnRows& rows, std::int64_t steps, Weights& weights) {
@@ -115,7 +103,7 @@ void multiply_columns(const ColumnRows& rows, std::int64_t steps, Weights& weigh
 }
 
 /// The product of args, if it is one of few rows that `scratch` (kPairRingBytes) has room for; else
-/// false. Columns: a decoder of a panel with kStepBytes, store(step, tile) and scales_at(step).
+/// false. Columns: a decoder of a panel with kStepBytes, scales_at(step) and store_step().
 template <typename Columns>
 bool multiply_by_columns(const TileArgs& args) {
   constexpr std::int64_t kColumnRing = kRingSteps * kPairStepBytes;
@@ -125,7 +113,7 @@ bool multiply_by_columns(const TileArgs& args) {
     return false;
   }
   const ColumnRows rows(args, steps, args.scratch + kColumnRing);
-  using Pair = DecodedPair<ColumnDecoder<Columns>>;
+  using Pair = DecodedPair<Columns>;
   WeightsAhead<Pair> weights{Pair(args), PartOrder(args), args.scratch, kColumnRing};
   rows.configure_tiles();
   for (std::int64_t panel = 0; panel < args.num_panels; panel += 2) {

@@ -89,6 +89,12 @@ class Int4Columns {
   alignas(64) std::byte tables_[16][32];  // bf16 by code
 };
 
+/// Instead of that of decoders by lines.
+[[gnu::always_inline]] inline void store_step(Int4Columns& columns, std::int64_t step,
+                                              std::byte* out) {
+  columns.store(step, out);
+}
+
 MOESAIC_END_TARGET
 
 }  // namespace
