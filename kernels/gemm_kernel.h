@@ -36,6 +36,16 @@ struct TileTerms {
 /// Of one product, at most.
 inline constexpr std::size_t kMostTileTerms = 2;
 
+/// Where results go past the caches: rows of f32, whole cache lines (are_whole_lines()).
+struct StreamedRows {
+  float* data = nullptr;
+  std::int64_t stride = 0;  // elements
+
+  [[nodiscard]] StreamedRows from_column(std::int64_t column) const noexcept {
+    return {data == nullptr ? nullptr : data + column, stride};
+  }
+};
+
 /// One product: out[num_rows, num_panels * 16] = rows x panels^T over the whole depth, f32, times
 /// all scales; or, with `resume`, of formats without scales, sums that go on from what `out` has: a
 /// depth in pieces of whole steps gives the same bits as all of it at once.
@@ -51,6 +61,7 @@ struct TileArgs {
   std::byte* scratch = nullptr;        // the kernel's scratch_bytes, 64-byte aligned
   bool resume = false;                 // f32 and bf16 alone
   std::span<const TileTerms> terms{};  // added in turn; of kernels that take_terms
+  StreamedRows streamed{};             // by kernels that stream_results; `out` is needed as well
 };
 
 /// Weights W [n, k] that a product turns on the way: its columns from k = 32 first on.
@@ -89,6 +100,9 @@ struct GemmKernel {
   void (*tile)(const TileArgs& args) noexcept;
   /// Whether TileArgs::terms are added before sums leave the core.
   bool takes_terms = false;
+  /// Whether results of more than kRowBlock rows go to TileArgs::streamed, each while others are
+  /// multiplied.
+  bool streams_results = false;
   /// `tile` of this instruction set's bf16 kernel, its rows and its scratch, by columns of a matrix
   /// W of this format, whose panels it decodes and turns between its products; scales of W's rows
   /// have no part in it. args.matrix, [32 steps, W.rows] in bf16, has a shape alone. Null: panels

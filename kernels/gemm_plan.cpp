@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/cpu/prefetch.h"
 #include "kernels/nvfp4_activations.h"
@@ -242,13 +243,61 @@ void GemmPlan::multiply(const JobGraph::Job& job, std::int64_t index, int worker
                 .out = own.results.data(),
                 .out_stride = stride,
                 .scratch = own.scratch.data()};
+  args.streamed = streamed_by_kernel(job, product.epilogue);
   multiply_by(args, product.epilogue.low_rank, slab, own);
+  if (args.streamed.data != nullptr && product.epilogue.keep.data() == nullptr) return;
   if (product.up.panels != nullptr) {
     args.matrix = &product.up;
     args.out += slab.num_rows * stride;
+    args.streamed = streamed_by_kernel(job, product.up_epilogue);
     multiply_by(args, product.up_epilogue.low_rank, slab, own);
   }
   finish(job, own);
+}
+
+std::int64_t GemmPlan::columns_of(const JobGraph::Job& job) const {
+  const std::int64_t left =
+      products_[slabs_[job.slab].product].weights.rows - job.first * kPanelColumns;
+  return std::min(job.count * kPanelColumns, left);
+}
+
+/// Where a job's results go if they go past the caches, or nowhere.
+StreamedRows GemmPlan::streamed_results(const JobGraph::Job& job) const {
+  const Slab& slab = slabs_[job.slab];
+  const GemmOutput output = results_of(job.slab);
+  if (output.element != RowSource::Element::f32 || slab.is_inner || output_bytes_ < kCachedBytes) {
+    return {};
+  }
+  const StreamedRows rows{reinterpret_cast<float*>(output.data) + job.first * kPanelColumns,
+                          output.stride_bytes / 4};
+  return are_whole_lines(rows.data, rows.stride, columns_of(job)) ? rows : StreamedRows();
+}
+
+/// The same for what is kept of them: a backward pass reads it after the other layers.
+StreamedRows GemmPlan::streamed_keep(const JobGraph::Job& job,
+                                     const MatrixView<float>& kept) const {
+  if (4 * kept.rows() * kept.cols() < kCachedBytes) return {};
+  const StreamedRows rows{kept.row(slabs_[job.slab].first_row).data() + job.first * kPanelColumns,
+                          kept.stride()};
+  return are_whole_lines(rows.data, rows.stride, columns_of(job)) ? rows : StreamedRows();
+}
+
+/// What of this a kernel can do: sums are to be final, and nothing else to be made of them but what
+/// is kept.
+StreamedRows GemmPlan::streamed_by_kernel(const JobGraph::Job& job,
+                                          const Epilogue& epilogue) const {
+  const Slab& slab = slabs_[job.slab];
+  const Product& product = products_[slab.product];
+  const auto& [low_rank, bias, addend, keep] = epilogue;
+  const GemmKernel& last = low_rank.matrix.panels == nullptr
+                               ? *product.kernel
+                               : compute_.gemm(low_rank.matrix.layout.format);
+  if (!last.streams_results || slab.num_rows <= kRowBlock || bias != nullptr ||
+      addend.data() != nullptr) {
+    return {};
+  }
+  if (keep.data() != nullptr) return streamed_keep(job, keep);
+  return product.up.panels == nullptr ? streamed_results(job) : StreamedRows();
 }
 
 /// A slab's rows times panels of a matrix, and what an adapter adds.
@@ -264,7 +313,9 @@ void GemmPlan::multiply_by(TileArgs args, const LowRank& low_rank, const Slab& s
     args.terms = {&terms, 1};
     return kernel.tile(args);
   }
+  const StreamedRows streamed = std::exchange(args.streamed, {});
   kernel.tile(args);
+  args.streamed = streamed;
   worker.scratch.reserve(of_terms.scratch_bytes);
   args.packed_rows = terms.packed_rows;
   args.matrix = terms.matrix;
@@ -273,30 +324,27 @@ void GemmPlan::multiply_by(TileArgs args, const LowRank& low_rank, const Slab& s
   of_terms.tile(args);
 }
 
-void GemmPlan::apply(const Epilogue& epilogue, const Results& results) const {
-  const auto& [first_row, first, values] = results;
+void GemmPlan::apply(const JobGraph::Job& job, const Epilogue& epilogue,
+                     const MatrixView<float>& results) const {
+  const std::int64_t first_row = slabs_[job.slab].first_row;
+  const std::int64_t first = job.first * kPanelColumns;
   const VectorKernels& vector = *compute_.vector;
   const bool is_added = epilogue.bias != nullptr || epilogue.addend.data() != nullptr;
-  for (std::int64_t row = 0; is_added && row < values.rows(); ++row) {
-    float* const sums = values.row(row).data();
-    if (epilogue.bias != nullptr) vector.add(epilogue.bias + first, values.cols(), sums);
+  for (std::int64_t row = 0; is_added && row < results.rows(); ++row) {
+    float* const sums = results.row(row).data();
+    if (epilogue.bias != nullptr) vector.add(epilogue.bias + first, results.cols(), sums);
     if (epilogue.addend.data() != nullptr) {
-      vector.add(epilogue.addend.row(first_row + row).data() + first, values.cols(), sums);
+      vector.add(epilogue.addend.row(first_row + row).data() + first, results.cols(), sums);
     }
   }
-  if (epilogue.keep.data() != nullptr) keep(epilogue.keep, results);
-}
-
-/// What a backward pass reads, after the other layers: past the caches, if there is much of it.
-void GemmPlan::keep(const MatrixView<float>& kept, const Results& results) const {
-  const auto& [first_row, first, values] = results;
-  float* const to = kept.row(first_row).data() + first;
-  if (4 * kept.rows() * kept.cols() >= kCachedBytes &&
-      are_whole_lines(to, kept.stride(), values.cols())) {
-    return loops_->stream_rows(values, to, kept.stride());
+  const MatrixView<float>& kept = epilogue.keep;
+  if (kept.data() == nullptr || streamed_by_kernel(job, epilogue).data != nullptr) return;
+  const StreamedRows streamed = streamed_keep(job, kept);
+  if (streamed.data != nullptr) {
+    return loops_->stream_rows(results, streamed.data, streamed.stride);
   }
-  for (std::int64_t row = 0; row < values.rows(); ++row) {
-    std::ranges::copy(values.row(row), to + row * kept.stride());
+  for (std::int64_t row = 0; row < results.rows(); ++row) {
+    std::ranges::copy(results.row(row), kept.row(first_row + row).data() + first);
   }
 }
 
@@ -307,35 +355,29 @@ void GemmPlan::finish(const JobGraph::Job& job, Worker& worker) const {
   const VectorKernels& vector = *compute_.vector;
   const std::int64_t stride = job.count * kPanelColumns;
   const std::int64_t first_column = job.first * kPanelColumns;
-  const std::int64_t columns = std::min(stride, product.weights.rows - first_column);
+  const std::int64_t columns = columns_of(job);
   const GemmOutput output = results_of(job.slab);
-  const bool is_f32 = output.element == RowSource::Element::f32;
-  auto* const floats = reinterpret_cast<float*>(output.data) + first_column;
-  const std::int64_t float_stride = output.stride_bytes / 4;
-  const bool streams = is_f32 && !slab.is_inner && output_bytes_ >= kCachedBytes &&
-                       are_whole_lines(floats, float_stride, columns);
+  const StreamedRows streamed = streamed_results(job);
   const MatrixView<float> results(worker.results.data(), slab.num_rows, columns, stride);
   const MatrixView<float> up(results.data() + slab.num_rows * stride, slab.num_rows, columns,
                              stride);
-  apply(product.epilogue, {slab.first_row, first_column, results});
-  if (product.up.panels != nullptr) {
-    apply(product.up_epilogue, {slab.first_row, first_column, up});
-  }
+  apply(job, product.epilogue, results);
+  if (product.up.panels != nullptr) apply(job, product.up_epilogue, up);
   for (std::int64_t row = 0; row < slab.num_rows; ++row) {
     float* const values = results.row(row).data();
     if (product.up.panels != nullptr) {
       vector.gate(gating_, up.row(row).data(), columns, values);
     }
-    if (streams) continue;
-    if (is_f32) {
-      std::copy_n(values, columns, floats + row * float_stride);
+    if (streamed.data != nullptr) continue;
+    std::byte* const out = output.data + row * output.stride_bytes;
+    if (output.element == RowSource::Element::f32) {
+      std::copy_n(values, columns, reinterpret_cast<float*>(out) + first_column);
     } else {
-      std::byte* const out = output.data + row * output.stride_bytes;
       vector.to_bf16(values, columns, reinterpret_cast<BFloat16*>(out) + first_column);
     }
   }
-  if (!streams) return;
-  loops_->stream_rows(results, floats, float_stride);
+  if (streamed.data == nullptr) return;
+  loops_->stream_rows(results, streamed.data, streamed.stride);
 }
 
 }  // namespace moesaic

@@ -70,13 +70,6 @@ class GemmPlan final : private JobGraph::Work {
     RowSource::Element element = RowSource::Element::f32;  // of results that stay with the slab
   };
 
-  /// Results of a job: of all rows of its slab, for some columns of the product.
-  struct Results {
-    std::int64_t first_row;  // of the input
-    std::int64_t first_column;
-    MatrixView<float> values;
-  };
-
   /// Memory of one thread.
   struct Worker {
     Buffer<float> results;           // [rows, panels * 16], twice if gated
@@ -102,9 +95,15 @@ class GemmPlan final : private JobGraph::Work {
   void project(const LowRank& low_rank, const JobGraph::Job& job, Worker& worker) const;
   void multiply(const JobGraph::Job& job, std::int64_t index, int worker) override;
   void multiply_by(TileArgs args, const LowRank& low_rank, const Slab& slab, Worker& worker) const;
+  [[nodiscard]] std::int64_t columns_of(const JobGraph::Job& job) const;
+  [[nodiscard]] StreamedRows streamed_results(const JobGraph::Job& job) const;
+  [[nodiscard]] StreamedRows streamed_keep(const JobGraph::Job& job,
+                                           const MatrixView<float>& kept) const;
+  [[nodiscard]] StreamedRows streamed_by_kernel(const JobGraph::Job& job,
+                                                const Epilogue& epilogue) const;
   void finish(const JobGraph::Job& job, Worker& worker) const;
-  void apply(const Epilogue& epilogue, const Results& results) const;
-  void keep(const MatrixView<float>& kept, const Results& results) const;
+  void apply(const JobGraph::Job& job, const Epilogue& epilogue,
+             const MatrixView<float>& results) const;
 
   Compute compute_;
   const TransposeLoops* loops_;

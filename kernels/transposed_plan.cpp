@@ -220,6 +220,10 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
                            std::ranges::all_of(terms, [&](const Terms& of) {
                              return of.matrix->layout.format == slab.kernel->format;
                            });
+  const StreamedRows streamed = streamed_rows(slab, results);
+  const bool by_kernel = streamed.data != nullptr && slab.kernel->streams_results &&
+                         slab.num_rows > kRowBlock && (takes_terms || terms.empty()) &&
+                         results.values.cols() == job.count * kStepDepth;
   const std::byte* place = graph_.place(job.slab);
   for (const TransposedProduct& product : products_) {
     const GemmGroup& group = product.groups[slab.group];
@@ -229,10 +233,12 @@ void TransposedPlan::multiply(const JobGraph::Job& job, std::int64_t, int number
                  .rows = place,
                  .num_rows = slab.num_rows,
                  .resume = slab.resume || &product != &products_.front(),
-                 .terms = is_last && takes_terms ? terms : std::span<Terms>()},
+                 .terms = is_last && takes_terms ? terms : std::span<Terms>(),
+                 .streamed = is_last && by_kernel ? streamed : StreamedRows()},
                 job, worker);
     place += slab.bytes(group);
   }
+  if (by_kernel) return;
   if (!takes_terms) add_terms(terms, job, worker);
   store_results(slab, results);
 }
@@ -246,7 +252,8 @@ void TransposedPlan::add_terms(std::span<const Terms> terms, const JobGraph::Job
                  .rows = of.rows.data(),
                  .num_rows = slabs_[job.slab].num_rows,
                  .resume = true,
-                 .terms = {}},
+                 .terms = {},
+                 .streamed = {}},
                 job, worker);
   }
 }
@@ -268,21 +275,24 @@ void TransposedPlan::load_sums(const Slab& slab, const Results& results) const {
 }
 
 void TransposedPlan::store_results(const Slab& slab, const Results& results) const {
-  float* const out = result_row(slab, 0) + results.first;
-  const std::int64_t stride = output_->stride_bytes / 4;
-  if (can_stream(slab) && are_whole_lines(out, stride, results.values.cols())) {
-    loops_->stream_rows(results.values, out, stride);
+  const StreamedRows streamed = streamed_rows(slab, results);
+  if (streamed.data != nullptr) {
+    loops_->stream_rows(results.values, streamed.data, streamed.stride);
     return;
   }
   for (std::int64_t row = 0; row < slab.num_rows; ++row) store(slab, row, results);
 }
 
-/// Whether results go out as the floats that they are, and are not read again soon.
-bool TransposedPlan::can_stream(const Slab& slab) const {
+/// Where results go if they go out as the floats that they are, and are not read again soon.
+StreamedRows TransposedPlan::streamed_rows(const Slab& slab, const Results& results) const {
   const GemmGroup& group = group_of(slab);
-  return output_->element == RowSource::Element::f32 && output_bytes_ >= kCachedBytes &&
-         slab.depth == 0 && group.weights.order == nullptr &&
-         group.epilogue.addend.data() == nullptr;
+  if (output_->element != RowSource::Element::f32 || output_bytes_ < kCachedBytes ||
+      slab.depth != 0 || group.weights.order != nullptr ||
+      group.epilogue.addend.data() != nullptr) {
+    return {};
+  }
+  const StreamedRows rows{result_row(slab, 0) + results.first, output_->stride_bytes / 4};
+  return are_whole_lines(rows.data, rows.stride, results.values.cols()) ? rows : StreamedRows();
 }
 
 /// The worker's results [rows, k of the job] = rows times a matrix.
@@ -314,7 +324,8 @@ void TransposedPlan::multiply_by(const PackedMatrix& matrix, const Factor& facto
                         .out_stride = result_stride(job),
                         .scratch = worker.scratch.data(),
                         .resume = factor.resume,
-                        .terms = worker.tile_terms};
+                        .terms = worker.tile_terms,
+                        .streamed = factor.streamed.from_column(step * kStepDepth)};
     turned_tile != nullptr ? turned_tile(args, {&matrix, first}) : factor.kernel->tile(args);
   }
 }

@@ -81,6 +81,7 @@ class TransposedPlan final : private JobGraph::Work {
     std::int64_t num_rows;
     bool resume;
     std::span<Terms> terms;
+    StreamedRows streamed;  // by the kernel: results of the job
   };
 
   /// Results of k = first, first + 1, ...
@@ -111,7 +112,7 @@ class TransposedPlan final : private JobGraph::Work {
   [[nodiscard]] Results results_of(const JobGraph::Job& job, const Worker& worker) const;
   void load_sums(const Slab& slab, const Results& results) const;
   void store_results(const Slab& slab, const Results& results) const;
-  [[nodiscard]] bool can_stream(const Slab& slab) const;
+  [[nodiscard]] StreamedRows streamed_rows(const Slab& slab, const Results& results) const;
   void store(const Slab& slab, std::int64_t row, const Results& results) const;
   void add_to(const Slab& slab, std::int64_t row, const Results& results) const;
 

@@ -78,7 +78,8 @@ std::vector<float> GemmCase::run(const GemmKernel& kernel, const PackedMatrix& w
 }
 
 std::vector<float> run_part(const GemmKernel& kernel, const RowSource& source,
-                            const PackedMatrix& weights, std::int64_t num_panels) {
+                            const PackedMatrix& weights, std::int64_t num_panels,
+                            const StreamedRows& streamed) {
   const auto row_bytes = static_cast<std::int64_t>(kernel.packed_row_bytes(source.depth));
   const GuardedArray<std::byte> packed(lines(source.num_rows * row_bytes));
   const GuardedArray<std::byte> scratch(lines(kernel.scratch_bytes));
@@ -107,7 +108,8 @@ std::vector<float> run_part(const GemmKernel& kernel, const RowSource& source,
                .num_panels = num_panels,
                .out = out.span().data(),
                .out_stride = stride,
-               .scratch = scratch.span().data()});
+               .scratch = scratch.span().data(),
+               .streamed = streamed});
   std::vector<float> results;
   for (std::int64_t i = 0; i < std::ssize(out.span()); ++i) {
     const float value = out.span()[static_cast<std::size_t>(i)];

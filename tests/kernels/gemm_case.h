@@ -52,7 +52,8 @@ struct GemmCase {
 /// kernel has to write first is NaNs. Results [num_rows, num_panels * 16]; fails the test if
 /// anything else was written.
 [[nodiscard]] std::vector<float> run_part(const GemmKernel& kernel, const RowSource& source,
-                                          const PackedMatrix& weights, std::int64_t num_panels);
+                                          const PackedMatrix& weights, std::int64_t num_panels,
+                                          const StreamedRows& streamed = {});
 
 /// The bits of a result, of which NaNs have one kind only.
 [[nodiscard]] std::uint32_t result_bits(float value);

@@ -26,6 +26,7 @@ constinit const GemmKernel amx_bf16_kernel{
     .scratch_bytes = kPairRingBytes,
     .tile = tile,
     .takes_terms = true,
+    .streams_results = true,
     .turned_tile = turned_tile<RawLines>,
     .decode = copy_steps,
 };

@@ -88,6 +88,7 @@ constexpr GemmKernel amx_decoded_kernel(Format format, const char* name) {
           .pack_rows = pack_bf16_tiles,
           .scratch_bytes = kPairRingBytes,
           .tile = decoded_tile<Decoder>,
+          .streams_results = true,
           .turned_tile = turned_tile_of<Decoder>(),
           .decode = decode_steps<Decoder>};
 }

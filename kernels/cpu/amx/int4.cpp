@@ -41,6 +41,7 @@ constinit const GemmKernel amx_int4_kernel{
     .pack_rows = pack_byte_tiles,
     .scratch_bytes = kPairRingBytes,
     .tile = tile,
+    .streams_results = true,
     .turned_tile = turned_tile<Int4Lines>,
     .decode = decode_steps<Int4Decoder>,
 };

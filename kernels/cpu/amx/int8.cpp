@@ -29,6 +29,7 @@ constinit const GemmKernel amx_int8_kernel{
     .pack_rows = pack_byte_tiles,
     .scratch_bytes = 0,
     .tile = tile,
+    .streams_results = true,
     .turned_tile = turned_tile<Int8Lines>,
     .decode = copy_steps,
 };

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/rounding.h"
+#include "kernels/cpu/amx/result_stream.h"
 #include "kernels/cpu/amx/step_blocks.h"
 #include "kernels/gemm_kernel.h"
 
@@ -136,6 +137,7 @@ class TileRows {
  public:
   TileRows(const TileArgs& args, std::size_t row_bytes)
       : finish_(args),
+        results_(args),
         args_(args),
         last_step_(step_count(args.matrix->layout.format, args.matrix->depth)),
         rows_(args.packed_rows),
@@ -148,7 +150,8 @@ class TileRows {
   TileRows& operator=(const TileRows&) = delete;
 
   template <typename Weights>
-  void run(const Part& part, Weights& weights) {
+  void run(const Part& part, Weights& of_part) {
+    StreamingWeights weights(of_part, results_);
     const bool is_last = part.first_step + part.steps == last_step_;
     StepBlock block = block_of(part);
     std::array<MoreSteps, kMostTileTerms> more;
@@ -166,7 +169,9 @@ class TileRows {
                        : multiply_tiles<Product, 1, 1>(block, before, weights);
     }
     if (!is_last) return;
-    finish_(part.rows.first * kRowBlock, part.rows.num_rows(), part.panel, part.panels);
+    const std::int64_t first_row = part.rows.first * kRowBlock;
+    finish_(first_row, part.rows.num_rows(), part.panel, part.panels);
+    results_.begin(first_row, part.rows.num_rows(), part.panel, part.panels, 2 * part.steps);
   }
 
  private:
@@ -214,6 +219,7 @@ class TileRows {
   }
 
   Finish finish_;
+  ResultStream results_;
   const TileArgs& args_;
   std::int64_t last_step_;
   const std::byte* rows_;
