@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "base/rounding.h"
 #include "kernels/cpu/avx512/target.h"
@@ -65,33 +67,31 @@ class StreamingWeights {
   StreamingWeights(Weights& weights, ResultStream& results)
       : weights_(weights), results_(results) {}
 
-  template <typename Inner>
   class Cursor {
    public:
-    Cursor(const Inner& inner, ResultStream& results) : inner_(inner), results_(&results) {}
-
-    [[gnu::always_inline]] const std::byte* tile(std::size_t p) const { return inner_.tile(p); }
+    [[gnu::always_inline]] const std::byte* tile(std::size_t p) const { return weights_.tile(p); }
     template <int P>
     [[gnu::always_inline]] void meanwhile() {
-      inner_.template meanwhile<P>();
+      weights_.template meanwhile<P>();
       (*results_)();
     }
-    [[gnu::always_inline]] void end_step() { inner_.end_step(); }
+    [[gnu::always_inline]] void end_step() { weights_.end_step(); }
 
    private:
     friend StreamingWeights;
-    Inner inner_;
+    using OfWeights = std::remove_cvref_t<decltype(std::declval<const Weights&>().cursor())>;
+    Cursor(const OfWeights& weights, ResultStream& results)
+        : weights_(weights), results_(&results) {}
+
+    OfWeights weights_;
     ResultStream* results_;
   };
 
-  [[nodiscard]] auto cursor() const { return Cursor(weights_.cursor(), results_); }
+  [[nodiscard]] Cursor cursor() const { return Cursor(weights_.cursor(), results_); }
   [[nodiscard]] std::int64_t begin_run(std::int64_t steps) const {
     return weights_.begin_run(steps);
   }
-  template <typename Inner>
-  void end_run(const Cursor<Inner>& cursor, std::int64_t run) {
-    weights_.end_run(cursor.inner_, run);
-  }
+  void end_run(const Cursor& cursor, std::int64_t run) { weights_.end_run(cursor.weights_, run); }
 
  private:
   Weights& weights_;
