@@ -316,7 +316,8 @@ void SftRun::end(std::int64_t steps, std::string_view reason) {
   line.field("event", "end")
       .field("reason", reason)
       .field("step", steps)
-      .field("seconds", seconds_since(start_));
+      .field("seconds", seconds_since(start_))
+      .field("peak_bytes", peak.most);
   add_peak_memory(peak, line);
   metrics_->write(line.text());
   metrics_->write_plot();

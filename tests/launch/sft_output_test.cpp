@@ -286,7 +286,8 @@ TEST(Sft, MetricsHaveTheKeysThatAreDocumented) {
       {"eval", {"step", "loss", "trained_tokens", "seconds", "digest"}},
       {"save", {"step", "seconds"}},
       {"end",
-       {"reason", "step", "seconds", "peak_bytes_min", "peak_bytes_max", "node_peak_bytes"}}};
+       {"reason", "step", "seconds", "peak_bytes", "peak_bytes_min", "peak_bytes_max",
+        "node_peak_bytes"}}};
   const TemporaryDirectory directory;
   const std::string out = directory.path_of("out");
   expect_done(run_moesaic(sft(out, {"--max-steps", "1", "--eval-split", "2"})));
