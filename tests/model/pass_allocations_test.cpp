@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <tuple>
 
@@ -21,7 +22,7 @@ using test::counts_allocations;
 
 /// What each of some passes allocates in which two sequences get a token; from the second on they
 /// are alike, as is the routing of these tokens.
-std::vector<std::int64_t> allocations_of_passes(TestEngine& engine,
+std::vector<std::int64_t> allocations_of_passes(TestEngine& engine, Communicator& world,
                                                 std::int64_t (*counter)() noexcept) {
   KvPool cache(engine.config(), engine.transformer().precision());
   Sequence first = cache.make_sequence(10);
@@ -31,6 +32,7 @@ std::vector<std::int64_t> allocations_of_passes(TestEngine& engine,
                                              {&second, std::span(tokens).last(1)}};
   std::vector<std::int64_t> counts;
   for (int pass = 0; pass < 30; ++pass) {
+    world.barrier();  // rows that a neighbour still reads would not be written over
     const std::int64_t before = counter();
     (void)engine.transformer().forward(chunks);
     counts.push_back(counter() - before);
@@ -54,14 +56,14 @@ TEST(PassAllocations, none_after_the_first_passes) {
       run_thread_ranks(ranks, [&](Communicator& world) {
         TestEngine engine(setup, world);
         const std::vector<std::int64_t> counts = allocations_of_passes(
-            engine, setup.threads == 1 ? allocations_of_thread : allocations_of_all);
+            engine, world, setup.threads == 1 ? allocations_of_thread : allocations_of_all);
         EXPECT_GT(counts[0], 0) << "the counter counts";
-        // What depends on time: rows that another rank still reads are not written over, and a
-        // thread takes its memory when it has its first job.
         const auto usual = std::span(counts).subspan(2);
-        EXPECT_EQ(std::ranges::min(usual), 0) << model << ", " << world.size() << " ranks";
         if (world.size() == 1 && setup.threads == 1) {
           EXPECT_EQ(std::ranges::max(usual), 0) << model;
+        } else {  // what only some timing wants is taken when it wants it, once
+          EXPECT_EQ(std::ranges::min(usual), 0) << model << ", " << world.size() << " ranks";
+          EXPECT_LT(std::accumulate(usual.begin(), usual.end(), std::int64_t{0}), counts[0]);
         }
       });
     }

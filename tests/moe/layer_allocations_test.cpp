@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <numeric>
 
 #include "comm/thread_communicator.h"
 #include "tests/moe/small_layers.h"
@@ -17,7 +18,8 @@ class CountedPasses {
  public:
   CountedPasses(std::span<const Model> layers, Communicator& world, const MoeOptions& options,
                 int threads)
-      : rank_(layers, world, threads),
+      : world_(world),
+        rank_(layers, world, threads),
         work_(rank_.workspace(options)),
         defer_(options.defer),
         counter_(threads == 1 ? allocations_of_thread : allocations_of_all) {
@@ -27,10 +29,13 @@ class CountedPasses {
     results_.resize(inputs_[1].size());
   }
 
+  /// Neighbours have read the rows of one pass before the next: those that they still read are not
+  /// written over.
   [[nodiscard]] std::int64_t turn() {
     std::int64_t count = 0;
     for (const std::vector<float>& x : inputs_) {
       for (const std::size_t layer : {0, 1}) {
+        world_.barrier();
         const std::int64_t before = counter_();
         run(x, layer);
         count += counter_() - before;
@@ -47,6 +52,7 @@ class CountedPasses {
     rank_.layer(layer).end({results_.data(), std::ssize(x) / hidden, hidden}, work_);
   }
 
+  Communicator& world_;
   Rank rank_;
   MoeWorkspace work_;
   std::int64_t defer_;
@@ -59,15 +65,16 @@ void check_passes(int ranks, int threads, const MoeOptions& options) {
   const std::array layers = {Model{Shape{}, 1}, Model{Shape{}, 2}};
   run_thread_ranks(ranks, [&](Communicator& world) {
     CountedPasses passes(layers, world, options, threads);
-    EXPECT_GT(passes.turn(), 0) << "the counter counts";
+    const std::int64_t first = passes.turn();
+    EXPECT_GT(first, 0) << "the counter counts";
     (void)passes.turn();
     std::vector<std::int64_t> counts;
     for (int turn = 0; turn < 30; ++turn) counts.push_back(passes.turn());
-    // What depends on time: rows that another rank still reads are not written over, and a thread
-    // takes its memory when it has its first job.
-    EXPECT_EQ(std::ranges::min(counts), 0) << ranks << " ranks, rank " << world.rank();
     if (ranks == 1 && threads == 1) {
       EXPECT_EQ(std::ranges::max(counts), 0);
+    } else {  // what only some timing wants is taken when it wants it, once
+      EXPECT_EQ(std::ranges::min(counts), 0) << ranks << " ranks, rank " << world.rank();
+      EXPECT_LT(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), first);
     }
   });
 }
