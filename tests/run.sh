@@ -32,9 +32,10 @@ run() {  # preset, labels of the tests or nothing for all
     [[ $preset == dev ]] && options+=(-DMOESAIC_CUTLASS=ON)
   else
     options=(-DMOESAIC_THOROUGH=OFF -DMOESAIC_JOIN_SOURCES=ON -DMOESAIC_CUTLASS=OFF)  # a third of the time; --all finds what a source forgets to include
-    case $preset in  # kernels know nothing of threads, nor of foreign bytes, and readers of these nothing of ranks
+    case $preset in  # kernels know nothing of threads, nor of foreign bytes, and readers of these nothing of ranks;
+      # but clang is to have compiled each of them
       tsan) isas="scalar;avx2"; linked="chat;jinja;tokenizer" ;;
-      asan) isas="scalar"; linked="comm;kernels;moe;parallel;train" ;;
+      asan) isas="scalar;avx512;avx512_bf16;amx"; linked="comm;kernels;moe;parallel;train" ;;
     esac
     [[ $preset == dev ]] && options+=("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG")  # nobody debugs it
   fi
@@ -48,7 +49,7 @@ run() {  # preset, labels of the tests or nothing for all
   (($# > 0)) && only=(-L "^($(IFS='|'; echo "$*"))\$")
   ctest --preset "$preset" -j "$((2 * $(nproc)))" "${only[@]}"  # many of them wait
 }
-# clang builds the sanitizers and g++ the rest, so that both compilers build the libraries (launch/: --all): ranks
+# clang builds the sanitizers and g++ the rest, so that both compilers build all but launch/ (by clang: --all): ranks
 # that are threads under ThreadSanitizer, readers of foreign bytes under AddressSanitizer, 20 s of
 # fuzzing each. The whole suite is last, so that its summary ends the run.
 run tsan threads
