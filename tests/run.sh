@@ -35,7 +35,7 @@ run() {  # preset, labels of the tests or nothing for all
     case $preset in  # kernels know nothing of threads, nor of foreign bytes, and readers of these nothing of ranks;
       # but clang is to have compiled each of them
       tsan) isas="scalar;avx2"; linked="chat;jinja;tokenizer" ;;
-      asan) isas="scalar;avx512;avx512_bf16;amx"; linked="comm;kernels;moe;parallel;train" ;;
+      asan) isas="scalar;avx512;avx512_bf16;amx"; linked="comm;generate;kernels;moe;parallel;train" ;;
     esac
     [[ $preset == dev ]] && options+=("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG")  # nobody debugs it
   fi
