@@ -8,17 +8,6 @@
 #include "base/memory.h"
 
 namespace moesaic {
-namespace {
-
-/// Fewer positions are computed sooner than waited for, or than a page is copied.
-constexpr std::int64_t kLeastShared = 32;
-
-/// That a request needs at most: the last token is not fed.
-std::int64_t most_positions(std::int64_t prompt_tokens, const Request& request) {
-  return prompt_tokens + std::max<std::int64_t>(request.max_new_tokens - 1, 0);
-}
-
-}  // namespace
 
 PassWork& PassWork::operator+=(const PassWork& other) {
   prompt_rows += other.prompt_rows;
@@ -32,9 +21,14 @@ RankSequences::RankSequences(Transformer& transformer, const RankOptions& option
     : transformer_(transformer),
       options_(options),
       pool_(transformer.config(), transformer.precision(), options.cache_bytes),
-      kept_(options.kept_sequences) {
+      ended_(options.kept_sequences),
+      beginnings_(std::min(options.kept_sequences, RankOptions::kMostBeginnings)) {
   require(options.batch_tokens >= 1, ErrorKind::usage, "--batch-size must be at least 1, not {}",
           options.batch_tokens);
+}
+
+std::int64_t RankSequences::most_positions(std::int64_t prompt_tokens, const Request& request) {
+  return prompt_tokens + std::max<std::int64_t>(request.max_new_tokens - 1, 0);
 }
 
 void RankSequences::check(const Request& request) const {
@@ -62,7 +56,7 @@ void RankSequences::add(RequestId id, Request request) {
 }
 
 void RankSequences::retire(Active& sequence) {
-  kept_.add(std::move(sequence.request.tokens), std::move(sequence.cache));
+  ended_.add(std::move(sequence.request.tokens), std::move(sequence.cache));
 }
 
 void RankSequences::remove(RequestId id) {
@@ -106,12 +100,12 @@ bool RankSequences::has_begun(std::size_t index, bool& is_full) {
 
 std::int64_t RankSequences::add_prompt(std::size_t index, std::int64_t most) {
   Active& sequence = sequences_[index];
-  const std::int64_t count = std::min(sequence.rest(), most);
+  const std::int64_t count = std::min(sequence.next_rows(), most);
   if (make_room(index, sequence.cache.size() + count, GiveWay::ended_ones)) {
     add_part(sequence, count);
     return count;
   }
-  if (sequence.cache.size() == 0) sequence.cache = {};  // it has not begun
+  if (sequence.cache.size() == 0) drop(sequence);  // it has not begun
   return 0;
 }
 
@@ -147,10 +141,10 @@ void RankSequences::plan_short_prompts() {
 
 void RankSequences::plan_oldest() {
   for (Active& other : std::span(sequences_).subspan(1)) drop(other);
-  while (kept_.drop_oldest()) continue;
+  while (forget_one()) continue;
   Active& oldest = sequences_.front();
   const bool begun = oldest.cache.size() > 0 || begin(0) == Begin::done;
-  const std::int64_t count = std::min(oldest.rest(), options_.batch_tokens);
+  const std::int64_t count = std::min(oldest.next_rows(), options_.batch_tokens);
   require(begun && make_room(0, oldest.cache.size() + count, GiveWay::younger_ones),
           ErrorKind::internal, "the memory of the key-value cache is held by nobody");
   add_part(oldest, count);
@@ -169,82 +163,10 @@ void RankSequences::add_part(Active& sequence, std::int64_t count) {
   parts_.push_back(part);
 }
 
-RankSequences::Begin RankSequences::begin(std::size_t index) {
-  Active& sequence = sequences_[index];
-  while (pool_.state_bytes() > free_bytes()) {  // before a beginning is found: none may go then
-    if (!kept_.drop_oldest()) return Begin::waits_for_memory;
-  }
-  const Beginning beginning = find_beginning(index);
-  if (beginning.grows) return Begin::waits_for_another;
-  const auto have_memory = [&] {
-    // To each of the others those are left that its known tokens take, and one that it may still.
-    std::int64_t others = 0;
-    for (const Active& active : sequences_) {
-      if (&active == &sequence || active.cache.prompt_length() == 0) continue;
-      const std::int64_t most = most_positions(active.prompt_tokens, active.request);
-      others += std::max<std::int64_t>(active.cache.pages_needed(active.known()),
-                                       active.cache.pages_needed(most) > 0 ? 1 : 0);
-    }
-    const std::int64_t pages = sequence.cache.pages_needed(
-        std::min(sequence.known() + 1, most_positions(sequence.prompt_tokens, sequence.request)));
-    return (pages + others) * pool_.page_bytes() <= free_bytes();
-  };
-  sequence.cache = pool_.make_sequence(sequence.prompt_tokens);
-  std::int64_t shared = 0;
-  if (beginning.of != nullptr) {
-    shared = sequence.cache.share_prefix(*beginning.of, beginning.positions);
-  }
-  while (!have_memory()) {
-    if (kept_.drop_oldest()) continue;
-    sequence.cache = {};
-    return Begin::waits_for_memory;
-  }
-  pass_.work.shared_positions += shared;
-  return Begin::done;
-}
-
-RankSequences::Beginning RankSequences::find_beginning(std::size_t index) const {
-  Beginning best;
-  if (options_.kept_sequences == 0) return best;
-  const bool whole = pool_.state_bytes() > 0;  // states belong to the last position alone
-  const Active& sequence = sequences_[index];
-  const std::int64_t most = std::min(sequence.known() - 1, sequence.logits_from);
-  std::int64_t coming = 0;
-  const auto look = [&](const std::vector<std::int32_t>& tokens, const Sequence& cache) {
-    const std::int64_t common = std::min(common_positions(tokens, sequence.request.tokens), most);
-    const std::int64_t there = std::min(common, cache.size());
-    if (there > best.positions && (!whole || there == cache.size())) {
-      best = {.of = &cache, .positions = there};
-    }
-    return common;
-  };
-  const auto fits = [&](std::int64_t prompt_tokens) {
-    return !pool_.depends_on_prompt_length() || prompt_tokens == sequence.prompt_tokens;
-  };
-  for (const EndedSequences::Entry& entry : kept_.entries()) {
-    if (fits(entry.cache.prompt_length())) (void)look(entry.tokens, entry.cache);
-  }
-  bool is_oldest = true;  // of the prompts
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    const Active& other = sequences_[i];
-    // It has its tokens before this one.
-    const bool goes_first = !other.generates() && (!options_.short_prompts_first || is_oldest ||
-                                                   other.rest() <= sequence.rest());
-    is_oldest &= other.generates();
-    if (i == index || !fits(other.prompt_tokens)) continue;
-    const std::int64_t common = look(other.request.tokens, other.cache);
-    if (i < index && !whole && goes_first) coming = std::max(coming, common);
-  }
-  const bool grows = coming > best.positions && coming >= kLeastShared;
-  if (best.positions < kLeastShared) best = {};
-  best.grows = grows;
-  return best;
-}
-
 bool RankSequences::make_room(std::size_t index, std::int64_t positions, GiveWay who) {
   Sequence& cache = sequences_[index].cache;
   while (cache.pages_needed(positions) * pool_.page_bytes() > free_bytes()) {
-    if (kept_.drop_oldest()) continue;
+    if (forget_one()) continue;
     if (who == GiveWay::ended_ones) return false;
     const std::span<Active> younger = std::span(sequences_).subspan(index + 1);
     const auto last = std::find_if(younger.rbegin(), younger.rend(),
@@ -259,6 +181,7 @@ bool RankSequences::make_room(std::size_t index, std::int64_t positions, GiveWay
 void RankSequences::drop(Active& sequence) {
   if (sequence.cache.size() > 0) ++pass_.work.dropped;
   sequence.cache = {};
+  sequence.fork = 0;
 }
 
 void RankSequences::hand_out(const Part& part, MatrixView<const float> rows) {
@@ -286,6 +209,8 @@ const RankPass& RankSequences::forward() {
   for (const Part& part : parts_) {
     const std::int64_t rows = part.end() - part.logits_begin();
     row += rows;
+    if (part.sequence->fork == part.end() && !part.sequence->damaged)
+      keep_beginning(*part.sequence);
     if (part.sequence->rest() == 0 && !part.sequence->damaged) {
       at_end.emplace_back(part.sequence, rows > 0 ? logits.row(row - 1) : std::span<const float>());
     }

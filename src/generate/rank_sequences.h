@@ -1,10 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "src/generate/ended_sequences.h"
+#include "src/generate/kept_sequences.h"
 #include "src/generate/request.h"
 #include "src/generate/sampler.h"
 #include "src/generate/token_logprobs.h"
@@ -54,11 +55,14 @@ struct RankPass {
 };
 
 struct RankOptions {
+  static constexpr std::int64_t kMostBeginnings = 4;
+
   /// Most tokens of a forward pass; sequences that generate have their token even if they are more.
   std::int64_t batch_tokens = 512;
   std::int64_t cache_bytes = KvPool::kNoLimit;  ///< of keys and values
   /// A request that begins as another one on this rank takes over what that one has computed; as
-  /// many that have ended are kept for it. 0: nothing is shared.
+  /// many that have ended are kept for it, and as many beginnings with a state (up to
+  /// kMostBeginnings). 0: nothing is shared.
   std::int64_t kept_sequences = 0;
   /// Of prompts under way those with the fewest tokens left go first; the oldest one, which they
   /// would hold up for ever, has half of what a pass leaves to prompts.
@@ -67,10 +71,13 @@ struct RankOptions {
 
 /// The requests that one rank works on, in the order of their arrival.
 ///
+/// Where layers keep a state, which belongs to one position, a prompt stops where it parts from
+/// others, and its state there is kept for those that begin alike.
+///
 /// Keys and values take memory as they are used. Where it is short, sequences that have ended are
-/// forgotten first. A request begins when all its tokens fit beside those under way; an older one
-/// that needs a page makes the youngest give way, which is computed again later, with the same
-/// bits.
+/// forgotten first, then such beginnings. A request begins when all its tokens fit beside those
+/// under way; an older one that needs a page makes the youngest give way, which is computed again
+/// later, with the same bits.
 class RankSequences {
  public:
   RankSequences(Transformer& transformer, const RankOptions& options);
@@ -94,12 +101,20 @@ class RankSequences {
     Sequence cache;
     std::optional<Sampler> sampler;  // if anything is to be sampled
     std::int64_t logits_from = 0;    // logits of positions before it have been handed out
+    std::int64_t fork = 0;           // where a pass ends, so that others can begin there
     bool ended = false;
     bool damaged = false;  // and therefore ended
 
     [[nodiscard]] std::int64_t known() const { return std::ssize(request.tokens); }
     /// Tokens that are known and not yet computed.
     [[nodiscard]] std::int64_t rest() const { return known() - cache.size(); }
+    [[nodiscard]] bool comes_to_fork() const { return fork > cache.size(); }
+    /// Those of them that a pass may take.
+    [[nodiscard]] std::int64_t next_rows() const {
+      return comes_to_fork() ? fork - cache.size() : rest();
+    }
+    /// How many positions it could take over: it computes the last one, and those with logits.
+    [[nodiscard]] std::int64_t most_shared() const { return std::min(known() - 1, logits_from); }
     [[nodiscard]] bool generates() const { return cache.size() >= prompt_tokens && rest() == 1; }
   };
   /// Rows of one sequence in this pass.
@@ -124,6 +139,9 @@ class RankSequences {
     bool grows = false;  // an older one that goes first is about to compute more
   };
 
+  /// That a request needs at most: the last token is not fed.
+  [[nodiscard]] static std::int64_t most_positions(std::int64_t prompt_tokens,
+                                                   const Request& request);
   void retire(Active& sequence);
   void plan();
   void plan_generation();
@@ -142,6 +160,17 @@ class RankSequences {
   /// overtakes it.
   [[nodiscard]] bool has_begun(std::size_t index, bool& is_full);
   [[nodiscard]] Beginning find_beginning(std::size_t index) const;
+  /// Where the sequence next parts from others that wait, or that it could not begin as, if it is
+  /// worth a state there; 0: nowhere.
+  [[nodiscard]] std::int64_t next_fork(std::size_t index) const;
+  /// Keeps the state of a sequence that has come to its fork, if there is memory for it.
+  void keep_beginning(Active& sequence);
+  /// Gives the memory of one sequence back that nobody works on; false if there is none.
+  bool forget_one() { return ended_.drop_oldest() || beginnings_.drop_oldest(); }
+  /// Whether prompts of these lengths can have positions in common.
+  [[nodiscard]] bool can_share(std::int64_t prompt_a, std::int64_t prompt_b) const {
+    return !pool_.depends_on_prompt_length() || prompt_a == prompt_b;
+  }
   /// Makes room for `positions` of a sequence; whether there is enough.
   [[nodiscard]] bool make_room(std::size_t index, std::int64_t positions, GiveWay who);
   void drop(Active& sequence);
@@ -156,7 +185,8 @@ class RankSequences {
   Transformer& transformer_;
   RankOptions options_;
   KvPool pool_;
-  EndedSequences kept_;
+  KeptSequences ended_;
+  KeptSequences beginnings_;  // with states
   std::vector<Active> sequences_;
   std::vector<std::size_t> prompts_;  // that go on, shortest first
   std::vector<Part> parts_;

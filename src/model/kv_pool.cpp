@@ -51,7 +51,8 @@ std::int64_t KvPool::bytes_of(const ModelConfig& config, Precision precision,
                               std::int64_t positions, std::int64_t sequences) {
   constexpr std::int64_t kMost = std::int64_t{1} << 50;
   const std::int64_t bytes = sequence_bytes(config, precision, positions);
-  return bytes > kMost / std::max<std::int64_t>(sequences, 1) ? kMost : sequences * bytes;
+  if (bytes > kMost / std::max<std::int64_t>(sequences, 1)) return kMost;
+  return sequences * bytes + (sequences > 1 ? sequence_bytes(config, precision, 0) : 0);
 }
 
 void KvPool::count_bytes(std::int64_t added) {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "src/generate/ended_sequences.h"
+#include "src/generate/kept_sequences.h"
 #include "tests/generate/engine_run.h"
 #include "tests/support/temporary_directory.h"
 

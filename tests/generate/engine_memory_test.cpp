@@ -1,5 +1,5 @@
-// Keys and values of the step engine: common beginnings are computed once, and sequences that give
-// way to others are computed again, with the tokens that each has alone.
+// Memory of the step engine: sequences wait for it, and those that give way to others are computed
+// again, with the tokens that each has alone.
 
 #include <gtest/gtest.h>
 
@@ -9,98 +9,9 @@
 #include "base/error.h"
 #include "comm/thread_communicator.h"
 #include "tests/generate/engine_run.h"
-#include "tests/support/model_copies.h"
-#include "tests/support/temporary_directory.h"
 
 namespace moesaic {
 namespace {
-
-using Tokens = std::vector<std::int32_t>;
-
-EngineSetup model(const std::string& name) {
-  EngineSetup setup = small_model();
-  setup.directory = std::string(MOESAIC_TEST_DATA "/models/") + name;
-  return setup;
-}
-
-Tokens text(std::uint64_t seed, std::size_t length) {
-  std::mt19937_64 random(seed);
-  Tokens tokens(length);
-  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random() % 90);
-  return tokens;
-}
-
-/// `common` tokens that all have, and some of its own.
-Request request_with(std::size_t common, std::uint64_t number, std::size_t own = 3) {
-  Request request;
-  request.tokens = text(0, common);
-  const Tokens rest = text(number + 1, own);
-  request.tokens.insert(request.tokens.end(), rest.begin(), rest.end());
-  request.max_new_tokens = 2;
-  request.stream = number;
-  request.sampling = {.temperature = 0.9, .top_k = 30, .top_p = 0.95, .seed = 3};
-  return request;
-}
-
-struct Outcome {
-  std::vector<Tokens> tokens;  // of the requests
-  StepStatistics statistics;
-};
-
-Outcome run(int ranks, const EngineSetup& setup, const StepOptions& options,
-            const std::vector<Request>& requests) {
-  Outcome outcome;
-  run_engine(ranks, setup, options, [&](EngineRun& engine) {
-    for (const Request& request : requests) engine.submit(request);
-    engine.finish();
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      outcome.tokens.push_back(engine.of(static_cast<RequestId>(i)).tokens);
-    }
-    outcome.statistics = engine.engine().statistics();
-  });
-  return outcome;
-}
-
-TEST(EngineMemory, a_beginning_that_all_prompts_have_is_computed_once_on_a_rank) {
-  std::vector<Request> requests;
-  for (std::uint64_t i = 0; i < 100; ++i) requests.push_back(request_with(90, i));
-  const Outcome apart = run(1, small_model(), {.share_prefixes = false}, requests);
-  EXPECT_EQ(apart.statistics.work.prompt_rows, 100 * 93);
-  EXPECT_EQ(apart.statistics.work.shared_positions, 0);
-  for (const int ranks : {1, 2, 3}) {
-    for (const std::int64_t batch : {40, 512}) {
-      const Outcome shared =
-          run(ranks, small_model(), {.batch_tokens = batch, .parallel = 5}, requests);
-      const PassWork& work = shared.statistics.work;
-      EXPECT_LE(work.prompt_rows, ranks * 90 + 100 * 3) << ranks << " ranks, batch " << batch;
-      EXPECT_EQ(work.prompt_rows + work.shared_positions, 100 * 93);
-      EXPECT_TRUE(shared.tokens == apart.tokens) << ranks << " ranks";
-    }
-  }
-}
-
-// Whoever began as it did would find its damage later, and be told of another place.
-TEST(EngineMemory, a_damaged_sequence_is_no_beginning_for_others) {
-  const test::TemporaryDirectory directory;
-  EngineSetup setup = small_model();
-  setup.directory = directory.path_of("model");
-  test::copy_model("models/qwen2_moe-v4", setup.directory);
-  test::damage_tensor(setup.directory, "model.embed_tokens.weight", 60);  // token 0
-  Request request;
-  for (std::int32_t i = 0; i < 50; ++i) request.tokens.push_back(i == 40 ? 0 : 1 + i);
-  request.max_new_tokens = 2;
-  run_engine(1, setup, {}, [&](EngineRun& engine) {
-    for (const std::int32_t more : {51, 52}) {
-      const RequestId id = engine.submit(request);
-      engine.finish();
-      ASSERT_TRUE(engine.of(id).damage.has_value());
-      EXPECT_EQ(engine.of(id).damage->position, 40);
-      EXPECT_EQ(engine.of(id).damage->place, "the embedding");
-      request.tokens.push_back(more);
-    }
-    EXPECT_EQ(engine.engine().statistics().work.shared_positions, 0);
-  });
-}
 
 TEST(EngineMemory, room_for_the_longest_texts_keeps_no_slot_empty) {
   const ModelConfig config = read_model_config(small_model().directory);
@@ -112,8 +23,9 @@ TEST(EngineMemory, room_for_the_longest_texts_keeps_no_slot_empty) {
       requests.back().max_new_tokens = 1 + static_cast<std::int64_t>(i) * 5 % (longest - prompt);
     }
     const std::int64_t room = 4 * KvPool::sequence_bytes(config, Precision::bf16, longest);
-    const Outcome ample = run(1, small_model(), {.parallel = 4}, requests);
-    const Outcome tight = run(1, small_model(), {.parallel = 4, .cache_bytes = room}, requests);
+    const RunOutcome ample = run_requests(1, small_model(), {.parallel = 4}, requests);
+    const RunOutcome tight =
+        run_requests(1, small_model(), {.parallel = 4, .cache_bytes = room}, requests);
     EXPECT_EQ(tight.statistics.steps, ample.statistics.steps) << prompt;
     EXPECT_EQ(tight.statistics.work.dropped, 0);
     EXPECT_TRUE(tight.tokens == ample.tokens) << prompt;
@@ -129,7 +41,7 @@ TEST(EngineMemory, the_oldest_request_never_waits) {
     requests[i].max_new_tokens = lengths[i];
     requests[i].sampling = {.temperature = 0};
   }
-  const Outcome apart = run(1, small_model(), {.share_prefixes = false}, requests);
+  const RunOutcome apart = run_requests(1, small_model(), {.share_prefixes = false}, requests);
   const ModelConfig config = read_model_config(small_model().directory);
   const std::int64_t room = KvPool::sequence_bytes(config, Precision::bf16, std::int64_t{64} * 5);
   run_engine(1, small_model(), {.batch_tokens = 2, .parallel = 3, .cache_bytes = room},
@@ -181,101 +93,6 @@ TEST(EngineMemory, texts_that_have_ended_give_way_before_any_that_is_under_way) 
   });
 }
 
-TEST(EngineMemory, ended_texts_are_kept_up_to_a_number) {
-  const ModelConfig config = read_model_config(small_model().directory);
-  KvPool pool(config, Precision::bf16);
-  EndedSequences kept(2);
-  for (std::int32_t i = 0; i < 3; ++i) {
-    Sequence sequence = pool.make_sequence(1);
-    sequence.ensure(1);
-    sequence.advance(1);
-    kept.add({i}, std::move(sequence));
-  }
-  ASSERT_EQ(kept.entries().size(), 2U);
-  EXPECT_EQ(kept.entries().front().tokens, Tokens{1});
-  EXPECT_EQ(pool.bytes(), 2 * pool.page_bytes());
-}
-
-TEST(EngineMemory, a_request_goes_on_where_the_one_before_it_ended) {
-  run_engine(1, small_model(), {}, [&](EngineRun& engine) {
-    Request first = request_with(50, 1);
-    first.max_new_tokens = 10;
-    const RequestId id = engine.submit(first);
-    engine.finish();
-    Request turn = first;
-    const Tokens& answer = engine.of(id).tokens;
-    turn.tokens.insert(turn.tokens.end(), answer.begin(), answer.end());
-    const Tokens more = text(99, 5);
-    turn.tokens.insert(turn.tokens.end(), more.begin(), more.end());
-    const std::int64_t before = engine.engine().statistics().work.prompt_rows;
-    engine.submit(turn);
-    engine.finish();
-    // The last token of the answer was never fed.
-    EXPECT_EQ(engine.engine().statistics().work.prompt_rows - before, 5 + 1);
-  });
-}
-
-TEST(EngineMemory, prompts_of_other_lengths_share_nothing_where_their_length_matters) {
-  for (const char* name : {"mixtral-v4-dynamic", "granitemoe-v4-longrope"}) {
-    std::vector<Request> requests;
-    for (std::uint64_t i = 0; i < 6; ++i) requests.push_back(request_with(40, i, 3 + i % 2));
-    const Outcome apart = run(1, model(name), {.share_prefixes = false}, requests);
-    const Outcome shared = run(1, model(name), {.parallel = 6}, requests);
-    EXPECT_TRUE(shared.tokens == apart.tokens) << name;
-    EXPECT_EQ(shared.statistics.work.shared_positions, 4 * 40) << name;
-  }
-}
-
-// Its layers with a state cannot go back to where two texts part.
-TEST(EngineMemory, with_states_texts_share_all_of_another_or_nothing) {
-  const EngineSetup setup = model("qwen3_next-v4");
-  const ModelConfig config = read_model_config(setup.directory);
-  std::vector<Request> requests;
-  for (std::uint64_t i = 0; i < 6; ++i) requests.push_back(request_with(40 + i % 2 * 30, i));
-  requests.push_back(requests.back());  // another sample of the same
-  requests.back().stream = 77;
-  const Outcome apart = run(1, setup, {.parallel = 1, .share_prefixes = false}, requests);
-  for (const int ranks : {1, 3}) {
-    for (const std::int64_t texts : {2, 6}) {
-      const std::int64_t room = texts * KvPool::sequence_bytes(config, Precision::bf16, 128);
-      const Outcome shared =
-          run(ranks, setup, {.batch_tokens = 50, .parallel = 6, .cache_bytes = room}, requests);
-      EXPECT_TRUE(shared.tokens == apart.tokens) << ranks << " ranks, room for " << texts;
-    }
-  }
-  run_engine(1, setup, {}, [&](EngineRun& engine) {
-    const auto rows = [&] { return engine.engine().statistics().work.prompt_rows; };
-    Request turn = requests.front();
-    turn.max_new_tokens = 10;
-    const RequestId first = engine.submit(turn);
-    engine.finish();
-    const Tokens answer = engine.of(first).tokens;
-    std::int64_t before = rows();
-    const RequestId again = engine.submit(turn);
-    engine.finish();
-    EXPECT_EQ(engine.of(again).tokens, answer);
-    EXPECT_EQ(rows() - before, std::ssize(turn.tokens)) << "its state has met the answer";
-    turn.tokens.insert(turn.tokens.end(), answer.begin(), answer.end());
-    const Tokens more = text(99, 5);
-    turn.tokens.insert(turn.tokens.end(), more.begin(), more.end());
-    before = rows();
-    const RequestId next = engine.submit(turn);
-    engine.finish();
-    EXPECT_EQ(rows() - before, 5 + 1) << "goes on where the answer ended";
-    const Outcome alone = run(1, setup, {.share_prefixes = false}, {turn});
-    EXPECT_EQ(engine.of(next).tokens, alone.tokens.front());
-  });
-}
-
-TEST(EngineMemory, logits_that_are_wanted_are_computed) {
-  std::vector<Request> requests;
-  for (std::uint64_t i = 0; i < 3; ++i) requests.push_back(request_with(60, i));
-  requests[1].logits_from = 0;
-  requests[2].logits_from = 50;
-  const Outcome shared = run(1, small_model(), {}, requests);
-  EXPECT_EQ(shared.statistics.work.shared_positions, 50);
-}
-
 std::int64_t bytes_of(std::int64_t positions) {
   const ModelConfig config = read_model_config(small_model().directory);
   return KvPool::sequence_bytes(config, Precision::bf16, positions);
@@ -294,14 +111,14 @@ std::vector<Request> growing_requests() {
 
 TEST(EngineMemory, sequences_wait_or_give_way_and_keep_their_tokens) {
   const std::vector<Request> requests = growing_requests();
-  const Outcome free = run(1, small_model(), {.parallel = 1}, requests);
+  const RunOutcome free = run_requests(1, small_model(), {.parallel = 1}, requests);
   EXPECT_EQ(free.statistics.work.dropped, 0);
   std::int64_t dropped = 0;
   for (const int ranks : {1, 2, 3}) {
     for (const std::int64_t pages : {2, 3, 4, 5}) {
-      const Outcome tight =
-          run(ranks, small_model(),
-              {.batch_tokens = 64, .parallel = 6, .cache_bytes = bytes_of(64 * pages)}, requests);
+      const RunOutcome tight = run_requests(
+          ranks, small_model(),
+          {.batch_tokens = 64, .parallel = 6, .cache_bytes = bytes_of(64 * pages)}, requests);
       EXPECT_TRUE(tight.tokens == free.tokens) << ranks << " ranks, " << pages << " pages";
       dropped += tight.statistics.work.dropped;
     }
@@ -334,7 +151,12 @@ TEST(EngineMemory, logits_of_a_sequence_that_gave_way_are_handed_out_once) {
   });
 }
 
-TEST(EngineMemory, random_runs_in_little_memory_with_common_beginnings) {
+/// Texts of which some begin alike, in steps and memory of many sizes.
+void check_random_runs(const EngineSetup& setup) {
+  const ModelConfig config = read_model_config(setup.directory);
+  const auto bytes_of_positions = [&](std::int64_t positions) {
+    return KvPool::sequence_bytes(config, Precision::bf16, positions);
+  };
   std::vector<Request> requests;
   std::mt19937_64 random(11);
   for (std::uint64_t i = 0; i < 12; ++i) {
@@ -342,13 +164,17 @@ TEST(EngineMemory, random_runs_in_little_memory_with_common_beginnings) {
         request_with(random() % 3 == 0 ? 0 : 20 + random() % 50, i, random() % 30 + 1));
     requests.back().max_new_tokens = 1 + static_cast<std::int64_t>(random() % 30);
   }
-  const Outcome alone = run(1, small_model(), {.parallel = 1, .share_prefixes = false}, requests);
+  const RunOutcome alone =
+      run_requests(1, setup, {.parallel = 1, .share_prefixes = false}, requests);
   for (int number = 0; number < 24; ++number) {
-    const StepOptions options{.batch_tokens = 1 + static_cast<std::int64_t>(random() % 60),
-                              .parallel = 1 + static_cast<std::int64_t>(random() % 6),
-                              .cache_bytes = bytes_of(64 * (2 + static_cast<int>(random() % 4))),
-                              .short_prompts_first = number >= 12};
-    run_engine(1 + number % 3, small_model(), options, [&](EngineRun& engine) {
+    const std::int64_t states = number % 5;  // besides that of one sequence
+    const StepOptions options{
+        .batch_tokens = 1 + static_cast<std::int64_t>(random() % 60),
+        .parallel = 1 + static_cast<std::int64_t>(random() % 6),
+        .cache_bytes = bytes_of_positions(64 * (2 + static_cast<int>(random() % 4))) +
+                       states * bytes_of_positions(0),
+        .short_prompts_first = number >= 12};
+    run_engine(1 + number % 3, setup, options, [&](EngineRun& engine) {
       for (std::size_t i = 0; i < requests.size(); ++i) {
         engine.submit(requests[i]);
         if (random() % 2 == 0) engine.steps(static_cast<int>(random() % 6));
@@ -360,6 +186,14 @@ TEST(EngineMemory, random_runs_in_little_memory_with_common_beginnings) {
       }
     });
   }
+}
+
+TEST(EngineMemory, random_runs_in_little_memory_with_common_beginnings) {
+  check_random_runs(small_model());
+}
+
+TEST(EngineMemory, random_runs_in_little_memory_with_states) {
+  check_random_runs(small_model("qwen3_next-v4"));
 }
 
 TEST(EngineMemory, a_request_that_never_fits_is_refused) {

@@ -8,8 +8,26 @@
 
 namespace moesaic {
 
-EngineSetup small_model() {
-  return {.directory = MOESAIC_TEST_DATA "/models/qwen2_moe-v4", .isa = supported_isas().back()};
+EngineSetup small_model(const std::string& name) {
+  return {.directory = MOESAIC_TEST_DATA "/models/" + name, .isa = supported_isas().back()};
+}
+
+std::vector<std::int32_t> random_tokens(std::uint64_t seed, std::size_t length) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int32_t> tokens(length);
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random() % 90);
+  return tokens;
+}
+
+Request request_with(std::size_t common, std::uint64_t number, std::size_t own) {
+  Request request;
+  request.tokens = random_tokens(0, common);
+  const std::vector<std::int32_t> rest = random_tokens(number + 1, own);
+  request.tokens.insert(request.tokens.end(), rest.begin(), rest.end());
+  request.max_new_tokens = 2;
+  request.stream = number;
+  request.sampling = {.temperature = 0.9, .top_k = 30, .top_p = 0.95, .seed = 3};
+  return request;
 }
 
 Request request_number(std::uint64_t index) {
@@ -95,6 +113,20 @@ void run_engine(int ranks, const EngineSetup& model, const StepOptions& options,
     engine.dismiss();
     run.step();
   });
+}
+
+RunOutcome run_requests(int ranks, const EngineSetup& model, const StepOptions& options,
+                        const std::vector<Request>& requests) {
+  RunOutcome outcome;
+  run_engine(ranks, model, options, [&](EngineRun& engine) {
+    for (const Request& request : requests) engine.submit(request);
+    engine.finish();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      outcome.tokens.push_back(engine.of(static_cast<RequestId>(i)).tokens);
+    }
+    outcome.statistics = engine.engine().statistics();
+  });
+  return outcome;
 }
 
 }  // namespace moesaic

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "src/generate/step_engine.h"
@@ -8,8 +9,13 @@
 
 namespace moesaic {
 
-/// A small model for tests of the step engine.
-[[nodiscard]] EngineSetup small_model();
+/// A small model of tests/data/models for tests of the step engine.
+[[nodiscard]] EngineSetup small_model(const std::string& name = "qwen2_moe-v4");
+
+/// Some of its tokens, the first ones of an endless text.
+[[nodiscard]] std::vector<std::int32_t> random_tokens(std::uint64_t seed, std::size_t length);
+/// `common` tokens that all have, and some of its own; two new ones.
+[[nodiscard]] Request request_with(std::size_t common, std::uint64_t number, std::size_t own = 3);
 
 /// Request number `index` of an endless series: prompts of 1 to 24 tokens, sampling of all kinds,
 /// up to 12 new tokens, log-probabilities of some.
@@ -46,6 +52,15 @@ class EngineRun {
   std::vector<NewToken> tokens_;
   std::vector<Finished> finished_;
 };
+
+/// What requests got that were submitted at once.
+struct RunOutcome {
+  std::vector<std::vector<std::int32_t>> tokens;  // of the requests
+  StepStatistics statistics;
+};
+[[nodiscard]] RunOutcome run_requests(int ranks, const EngineSetup& model,
+                                      const StepOptions& options,
+                                      const std::vector<Request>& requests);
 
 /// Loads `model` on `ranks` threads and calls body(run) on rank 0; then dismisses the other ranks.
 void run_engine(int ranks, const EngineSetup& model, const StepOptions& options,

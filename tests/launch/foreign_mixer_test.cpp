@@ -68,16 +68,18 @@ TEST_F(ForeignMixer, has_the_cache_that_is_planned) {
   const OpenModel model = open(options);
   const JobPlan plan(options, model, {}, ExpertPopularity::even());
   const Workload work = plan.workload(options);
-  EXPECT_EQ(plan.memory(options).node.items[MemoryItem::cache], 3 * (kStateBytes + 2 * kPageBytes));
+  EXPECT_EQ(plan.memory(options).node.items[MemoryItem::cache],
+            4 * kStateBytes + 3 * 2 * kPageBytes)
+      << "a state more, of a beginning that they have in common";
   // As much as sequences take.
   KvPool pool(config_, Precision::bf16);
   EXPECT_EQ(pool.state_bytes(), kStateBytes);
   EXPECT_EQ(pool.page_bytes(), kPageBytes);
-  EXPECT_EQ(positions_in(config_, Precision::bf16, work, 3 * (kStateBytes + kPageBytes)), 64);
+  EXPECT_EQ(positions_in(config_, Precision::bf16, work, 4 * kStateBytes + 3 * kPageBytes), 64);
   // Without attention nothing grows, and any length is as good.
   ModelConfig recurrent = config_;
   recurrent.layers[1].mixer = recurrent.layers[0].mixer;
-  EXPECT_EQ(positions_in(recurrent, Precision::bf16, work, 3 * kStateBytes / 2 * 3), 100);
+  EXPECT_EQ(positions_in(recurrent, Precision::bf16, work, 4 * kStateBytes / 2 * 3), 100);
   EXPECT_EQ(positions_in(recurrent, Precision::bf16, work, 100), 0);
 }
 
@@ -167,7 +169,8 @@ TEST_F(ForeignMixer, is_asked_for_all_the_memory_that_it_takes) {
             3 * 2 * kMuch)
       << "50 positions are a page, of each layer and sequence";
   EXPECT_EQ(more([](ToldKind& kind) { kind.needs.state_bytes = kMuch; }, MemoryItem::cache),
-            3 * 2 * kMuch);
+            4 * 2 * kMuch)
+      << "and a state more";
   EXPECT_EQ(more([](ToldKind& kind) { kind.row = kMuch; }, MemoryItem::activation), 50 * kMuch)
       << "one layer works at a time";
   EXPECT_EQ(more([](ToldKind& kind) { kind.pass = kMuch; }, MemoryItem::activation),
