@@ -23,15 +23,15 @@ inline double product(const double* a, const double* b, std::int64_t n) {
 /// differences.
 inline Doubles slopes(Doubles& values, const std::function<double()>& loss,
                       std::size_t stride = 1) {
-  constexpr double kStep = 1e-5;
+  constexpr double kDistance = 1e-5;
   Doubles out;
   for (std::size_t i = 0; i < values.size(); i += stride) {
     double& value = values[i];
     const double x0 = value;
-    value = x0 + kStep;
+    value = x0 + kDistance;
     const double above = loss();
-    value = x0 - kStep;
-    out.push_back((above - loss()) / (2 * kStep));
+    value = x0 - kDistance;
+    out.push_back((above - loss()) / (2 * kDistance));
     value = x0;
   }
   return out;
