@@ -16,7 +16,8 @@ struct CommOptions {
   /// Pretends that every so many consecutive ranks form a node; 0 asks the system. One machine can
   /// so stand for several in tests.
   int ranks_per_node = 0;
-  /// Refuses to run where the ranks of a node may not map each other's memory, in place of MPI.
+  /// Refuses to run where the ranks of a node may not map each other's memory, or each is alone on
+  /// its node, in place of MPI.
   bool require_shared_memory = false;
   /// Of each group every so manieth exchange of rows carries checksums of them, which receivers
   /// compare: a difference is Error{peer}. 0: none. The same on every rank.

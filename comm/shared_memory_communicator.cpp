@@ -44,14 +44,23 @@ std::shared_ptr<std::byte> share_board(Communicator& node, int group_size) {
   }
 }
 
-/// Throws SharedMemoryRefused on all ranks unless those of each node may map each other's memory.
+/// Throws SharedMemoryRefused on all ranks unless those of each node may map each other's memory,
+/// and there is a node with several.
 void require_shared_memory(const MpiHandle& world, const MpiJob& job) {
   const auto all = make_mpi_communicator(mpi_split(world, 0, 0), job);
   const auto node = make_mpi_communicator(mpi_split_node(world, job), job);
   const std::string refusal = first_refusal(*all, [&] {
     if (node->size() > 1) (void)share_board_memory(*node, world.size());
   });
-  if (!refusal.empty()) throw SharedMemoryRefused(refusal);
+  if (!refusal.empty()) {
+    throw SharedMemoryRefused(ErrorKind::resource,
+                              "ranks of one node cannot map each other's memory: " + refusal);
+  }
+  std::int64_t most = node->size();
+  all->max(std::span(&most, 1));
+  if (most == 1 && all->size() > 1) {
+    throw SharedMemoryRefused(ErrorKind::usage, "each rank is alone on its node");
+  }
 }
 
 Nodes find_nodes(const MpiHandle& comm, const MpiJob& job) {
@@ -159,9 +168,6 @@ std::unique_ptr<Communicator> make_communicator(std::unique_ptr<MpiHandle> comm,
 }
 
 }  // namespace
-
-SharedMemoryRefused::SharedMemoryRefused(const std::string& reason)
-    : Error(ErrorKind::resource, "ranks of one node cannot map each other's memory: " + reason) {}
 
 std::unique_ptr<Communicator> make_shared_memory_communicator(const MpiSession&,
                                                               const CommOptions& options) {

@@ -10,10 +10,11 @@
 
 namespace moesaic {
 
-/// Ranks of a node may not map each other's memory, or not enough of it. Of all ranks.
+/// Ranks of a node may not map each other's memory, or not enough of it, or none share a node. Of
+/// all ranks.
 class SharedMemoryRefused : public Error {
  public:
-  explicit SharedMemoryRefused(const std::string& reason);
+  using Error::Error;
 };
 
 /// All ranks of the job. Ranks of one node read each other's rows where they lie in a RowMemory, or

@@ -279,6 +279,14 @@ TEST(ProgramErrors, SharedMemoryThatCannotBeHadIsNotReplacedWhenAskedFor) {
   expect_failure(result, 4, {"--transport shm", "no room"});
 }
 
+TEST(ProgramErrors, SharedMemoryIsRefusedWhereNoTwoRanksShareANode) {
+  const Arguments generate = {"generate", "-m", kDemo,         "-p",  "In the",
+                              "-n",       "1",  "--transport", "shm", "--ranks-per-node",
+                              "1"};
+  expect_failure(run_ranks(2, generate), 2, {"--transport shm", "alone on its node"});
+  EXPECT_EQ(run_ranks(1, generate).exit_code, 0) << "nothing goes anywhere";
+}
+
 TEST(ProgramErrors, WhatOneRankCannotMakeEndsAllWithEveryTransport) {
   const TemporaryDirectory directory;  // of rank 0; no file can be made where rank 1 is
   const Arguments apart = {"bash", "-c",
