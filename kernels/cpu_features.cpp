@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/amx_permission.h"
+#include "kernels/kernel_list.h"
 
 namespace moesaic {
 
@@ -13,11 +14,9 @@ namespace {
 
 constexpr std::array<std::string_view, kNumIsas> kNames = {"scalar", "avx2", "avx512",
                                                            "avx512_bf16", "amx"};
-constexpr Isa kBuilt[] = {
-#define MOESAIC_ISA(isa) Isa::isa,
-#include "kernel_table.inc"
-#undef MOESAIC_ISA
-};
+#define MOESAIC_VALUE(isa) Isa::isa,
+constexpr Isa kBuilt[] = {MOESAIC_ISAS(MOESAIC_VALUE)};
+#undef MOESAIC_VALUE
 /// An exception among globals, which tests alone set (assume_amx): CPUID cannot tell of AMX in
 /// software.
 constinit std::atomic<bool> amx_is_assumed = false;

@@ -77,7 +77,7 @@ enum class Int4Activations {
 };
 
 /// What one (instruction set, weight format) pair can do. Constant data; one definition a file
-/// kernels/cpu/<isa>/<format>.cpp, listed by the build in kernel_table.inc.
+/// kernels/cpu/<isa>/<format>.cpp, listed by the build in kernel_list.h.
 ///
 /// Every function gives a row of the result that depends on that row and the weights alone: the
 /// same bits for 1 row and for 1,000, wherever the row stands.

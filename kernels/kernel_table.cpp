@@ -2,36 +2,33 @@
 
 #include <array>
 
+#include "kernels/kernel_list.h"
+
 namespace moesaic {
 
-#define MOESAIC_GEMM_KERNEL(isa, format) extern const GemmKernel isa##_##format##_kernel;
-#define MOESAIC_ATTENTION_KERNEL(isa, kind) \
-  extern const AttentionKernel isa##_attention_##kind##_kernel;
-#define MOESAIC_VECTOR_KERNELS(isa) extern const VectorKernels isa##_vector_kernels;
-#include "kernel_table.inc"
-#undef MOESAIC_GEMM_KERNEL
-#undef MOESAIC_ATTENTION_KERNEL
-#undef MOESAIC_VECTOR_KERNELS
+#define MOESAIC_DECLARE(isa, format) extern const GemmKernel isa##_##format##_kernel;
+MOESAIC_GEMM_KERNELS(MOESAIC_DECLARE)
+#undef MOESAIC_DECLARE
+#define MOESAIC_DECLARE(isa, kind) extern const AttentionKernel isa##_attention_##kind##_kernel;
+MOESAIC_ATTENTION_KERNELS(MOESAIC_DECLARE)
+#undef MOESAIC_DECLARE
+#define MOESAIC_DECLARE(isa) extern const VectorKernels isa##_vector_kernels;
+MOESAIC_VECTOR_KERNELS(MOESAIC_DECLARE)
+#undef MOESAIC_DECLARE
 
 namespace {
 
-constexpr const GemmKernel* kGemmKernels[] = {
-#define MOESAIC_GEMM_KERNEL(isa, format) &isa##_##format##_kernel,
-#include "kernel_table.inc"
-#undef MOESAIC_GEMM_KERNEL
-};
+#define MOESAIC_ADDRESS(isa, format) &isa##_##format##_kernel,
+constexpr const GemmKernel* kGemmKernels[] = {MOESAIC_GEMM_KERNELS(MOESAIC_ADDRESS)};
+#undef MOESAIC_ADDRESS
 
-constexpr const AttentionKernel* kAttentionKernels[] = {
-#define MOESAIC_ATTENTION_KERNEL(isa, kind) &isa##_attention_##kind##_kernel,
-#include "kernel_table.inc"
-#undef MOESAIC_ATTENTION_KERNEL
-};
+#define MOESAIC_ADDRESS(isa, kind) &isa##_attention_##kind##_kernel,
+constexpr const AttentionKernel* kAttentionKernels[] = {MOESAIC_ATTENTION_KERNELS(MOESAIC_ADDRESS)};
+#undef MOESAIC_ADDRESS
 
-constexpr const VectorKernels* kVectorKernels[] = {
-#define MOESAIC_VECTOR_KERNELS(isa) &isa##_vector_kernels,
-#include "kernel_table.inc"
-#undef MOESAIC_VECTOR_KERNELS
-};
+#define MOESAIC_ADDRESS(isa) &isa##_vector_kernels,
+constexpr const VectorKernels* kVectorKernels[] = {MOESAIC_VECTOR_KERNELS(MOESAIC_ADDRESS)};
+#undef MOESAIC_ADDRESS
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
-grep -RnE '^ *# *include' --include='*.h' --include='*.cpp' --include='*.inc' --include='*.cu' \
+grep -RnE '^ *# *include' --include='*.h' --include='*.cpp' --include='*.cu' \
   --include='*.cuh' base src comm kernels launch | awk '
 BEGIN {
   # From the ground up; folders on one line are siblings.
@@ -75,7 +75,7 @@ function breach(text) {
       breach(where ": <" header "> may only be included by files that match " allowed[rule])
     }
   }
-  if (!quoted || header == "kernel_table.inc") next
+  if (!quoted) next
   from = floor_of(file)
   to = floor_of(header)
   if (!(to in level)) {
