@@ -84,6 +84,13 @@ function(moesaic_test_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS})
 endfunction()
 
+# moesaic_starts_mpi(TARGET): a program whose leaks are those of MPI.
+function(moesaic_starts_mpi target)
+  if(MOESAIC_SANITIZE MATCHES address)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/leaks_of_mpi.cpp)
+  endif()
+endfunction()
+
 # moesaic_test(NAME SOURCES a_test.cpp ... DEPENDS targets ... [LABELS labels ...] [TIMEOUT seconds]
 #              [ONE_THREAD b_test.cpp ...] [TSAN_SKIPS patterns ...])
 # makes one GoogleTest executable and a ctest case that runs it. The target tests_LABEL builds all tests

@@ -9,6 +9,7 @@ function(moesaic_mpi_test name)
   add_executable(${name} ${ARG_SOURCES})
   moesaic_test_flags(${name})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} moesaic_mpi_test_main)
+  moesaic_starts_mpi(${name})
   foreach(ranks IN LISTS ARG_RANKS)
     add_test(NAME ${name}_${ranks}
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS}

@@ -54,7 +54,7 @@ run() {  # preset, labels of the tests or nothing for all
 # fuzzing each. The whole suite is last, so that its summary ends the run.
 run tsan threads
 if ((all)); then
-  export MOESAIC_TEST_FAULTS=all MOESAIC_TEST_KILLS=100 MOESAIC_TEST_PLANS=all MOESAIC_TEST_SLURM=all
+  export TEST_FAULTS=all TEST_KILLS=100 TEST_PLANS=all TEST_SLURM=all
 fi
 if ((all)); then run asan; else run asan foreign fuzz; fi
 check() {  # a script that may be skipped, what it is told

@@ -3,7 +3,7 @@
 # is cut off, while the model is loaded, in prompts and while texts are generated. The rank is named, the others say where
 # they are, everything ends, nothing of ours is left, and each rank leaves a trace.
 # Runs where `hosts.sh with 3` has made hosts. A wait ends when something has happened; no limit depends on speed.
-# MOESAIC_TEST_FAULTS=all: each fault in each place; =timed: and all ends within 5 s of the deadline, on a machine that has
+# TEST_FAULTS=all: each fault in each place; =timed: and all ends within 5 s of the deadline, on a machine that has
 # nothing else to do.
 # usage: fault_test.sh MOESAIC DATA_DIR [ENDLESS_LOOP SLOW_READS]    libraries to preload; else without these faults
 set -euo pipefail
@@ -103,7 +103,7 @@ silence() {  # LAYOUT PLACE stopped|looping: rank 1 says nothing any more
   check "$what: the others say where they are" says "^  rank [02] \(node[13]\): $where.*waiting for"
   check "$what: no warning" is_silent_about 'mpirun waits for ever'
   check "$what: traces" has_traces
-  if [[ ${MOESAIC_TEST_FAULTS:-} == timed ]]; then check "$what: in time" test "$took" -le $((1000 * (timeout + 5))); fi
+  if [[ ${TEST_FAULTS:-} == timed ]]; then check "$what: in time" test "$took" -le $((1000 * (timeout + 5))); fi
 }
 
 check "killed: the job starts" start 3x1 generation
@@ -115,7 +115,7 @@ check "killed: without keepalives there is a warning" says 'mpirun waits for eve
 check "killed: traces" has_traces
 
 keep_alive
-if [[ -n ${MOESAIC_TEST_FAULTS:-} ]]; then
+if [[ -n ${TEST_FAULTS:-} ]]; then
   for layout in 3x1 1x3; do
     for place in loading prompt generation; do
       for fault in stopped looping; do silence "$layout" "$place" "$fault"; done

@@ -27,7 +27,7 @@ struct MemoryCase {
 
 /// tests/run.sh --all
 bool is_thorough() {
-  return std::getenv("MOESAIC_TEST_PLANS") != nullptr;
+  return std::getenv("TEST_PLANS") != nullptr;
 }
 
 std::vector<MemoryCase> memory_cases() {

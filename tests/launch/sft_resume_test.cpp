@@ -19,7 +19,7 @@ namespace {
 
 /// tests/run.sh --all sets more.
 int wanted_kills() {
-  const char* wanted = std::getenv("MOESAIC_TEST_KILLS");
+  const char* wanted = std::getenv("TEST_KILLS");
   return wanted != nullptr ? std::stoi(wanted) : 4;
 }
 

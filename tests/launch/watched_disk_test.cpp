@@ -157,9 +157,9 @@ class DisturbedSave : public WatchedDisk {
     losses_ = losses(out_, "step");
   }
   /// The numbers of all that is done from that save to the next one, of many writes to a file in a
-  /// row the first and the last; every third, unless MOESAIC_TEST_FAULTS is `all`.
+  /// row the first and the last; every third, unless TEST_FAULTS is `all`.
   [[nodiscard]] std::vector<std::size_t> moments() const {
-    const char* const wanted = std::getenv("MOESAIC_TEST_FAULTS");
+    const char* const wanted = std::getenv("TEST_FAULTS");
     const std::size_t distance = wanted != nullptr && std::string(wanted) == "all" ? 1 : 3;
     std::vector<std::size_t> numbers;
     for (std::size_t i = begin_; i < end_; ++i) {

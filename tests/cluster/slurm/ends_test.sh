@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Jobs of the templates that are told to end, lose a rank or lose a node, on a Slurm of two hosts: nothing that is
 # finished is lost, what can go on does, to the bytes of a run that never stopped, and nothing stays behind.
-# Runs where `hosts.sh with 2` has made hosts. MOESAIC_TEST_SLURM=all: also what waits for Slurm's own clocks, and mpirun.
+# Runs where `hosts.sh with 2` has made hosts. TEST_SLURM=all: also what waits for Slurm's own clocks, and mpirun.
 # usage: ends_test.sh MOESAIC DATA_DIR
 set -euo pipefail
 # shellcheck source=tests/cluster/slurm/jobs.sh
 source "$(dirname "$(readlink -f "$0")")/jobs.sh"
-export -n MOESAIC_TEST_SLURM # is no option of moesaic
 
 # Many prompts, for jobs that are caught at work: those that end, and those that are never done.
 seq -f 'In the beginning of %g' 400 >many
@@ -180,7 +179,7 @@ loses_a_node() { # JOB
 }
 check_job "a dead node" loses_a_node "$(submit "${long[@]}" --timeout 6)"
 
-if [[ ${MOESAIC_TEST_SLURM:-} == all ]]; then
+if [[ ${TEST_SLURM:-} == all ]]; then
   with=("--export=ALL,MOESAIC_LAUNCHER=mpirun")
   beside check_job "SIGUSR1 with mpirun, then the rest" goes_on "$(submit "${long[@]}")"
   beside check_job "scancel with mpirun" is_cancelled "$(submit "${endless[@]}")"
