@@ -39,7 +39,7 @@ LayerGpu::LayerGpu(const Runtime& runtime, std::span<const LayerShape> layers)
     require_gpu_uses(runtime.command());
   });
   has_gpu_.assign(static_cast<std::size_t>(runtime.grid().experts().size()), 0);
-  if (which == "none") {
+  if (!runtime.options().has_gpu_experts()) {
     agree(runtime.world(), [&] { require_graph_use(runtime.options()); });
     tell_unused_nccl(runtime);
     return;

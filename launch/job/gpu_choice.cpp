@@ -102,7 +102,7 @@ GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
   require_gpu_experts(config);
   require(options.int4_activations == Int4Activations::bf16, ErrorKind::usage,
           "--gpu-experts does not go with --int4-activations int8: GPUs take bf16 rows");
-  const bool is_auto = options.gpu_experts == "auto";
+  const bool is_auto = options.fits_gpu_experts();
   const std::vector<std::int64_t> experts = experts_of_layers(config);
   GpuWish wish{.kernel = options.gpu_kernel};
   if (is_auto) {
@@ -114,10 +114,10 @@ GpuWish read_gpu_wish(const Options& options, const ModelConfig& config) {
 }
 
 void require_gpu_options(const Options& options) {
-  require(!options.expert_load || options.gpu_experts == "auto", ErrorKind::usage,
+  require(!options.expert_load || options.fits_gpu_experts(), ErrorKind::usage,
           "--expert-load is for --gpu-experts auto");
   if (options.gpu_kernel == GpuKernel::mma) return;
-  require(options.gpu_experts != "none", ErrorKind::usage,
+  require(options.has_gpu_experts(), ErrorKind::usage,
           "--gpu-kernel cutlass is for experts on GPUs: --gpu-experts says which");
   require(options.numerics == Numerics::native, ErrorKind::usage,
           "--gpu-kernel cutlass has bits of its own, which --numerics portable rules out");
@@ -133,7 +133,7 @@ void require_gpu_uses(const Command& command) {
     require(source_of(command, option) != OptionSource::command_line, ErrorKind::usage,
             "--{} is for {}", option, by);
   };
-  require_used(options.gpu_experts != "none", "gpu-memory", "experts on GPUs: --gpu-experts");
+  require_used(options.has_gpu_experts(), "gpu-memory", "experts on GPUs: --gpu-experts");
   require_used(options.gpu_kernel == GpuKernel::cutlass, "cutlass", "--gpu-kernel cutlass");
   require_used(options.transport == Transport::nccl, "nccl", "--transport nccl");
 }

@@ -7,7 +7,7 @@
 namespace moesaic {
 
 void require_graph_use(const Options& options) {
-  require(options.gpu_graph == GpuGraph::off || options.gpu_experts != "none", ErrorKind::usage,
+  require(options.gpu_graph == GpuGraph::off || options.has_gpu_experts(), ErrorKind::usage,
           "--gpu-graph on is for experts on GPUs: --gpu-experts says which");
 }
 

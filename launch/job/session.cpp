@@ -123,7 +123,7 @@ std::unique_ptr<RankGpu> choose_gpu(const Runtime& runtime, const OpenModel& mod
     require_gpu_options(runtime.options());
     require_gpu_uses(runtime.command());
   });
-  if (runtime.options().gpu_experts != "none") {
+  if (runtime.options().has_gpu_experts()) {
     agree(runtime.world(), [&] { require_plain_experts(model, "--gpu-experts"); });
     return std::make_unique<RankGpu>(runtime, planned);
   }

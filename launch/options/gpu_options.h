@@ -19,6 +19,10 @@ struct GpuOptions {
   std::optional<std::string> nccl;         // a library; nothing: the one that the system finds
   std::optional<ByteCount> gpu_bytes;      // of plan: what a GPU has
   Processor device = Processor::cpu;       // of bench kernels
+
+  [[nodiscard]] bool has_gpu_experts() const { return gpu_experts != "none"; }
+  /// As many as fit, rather than those that the option says.
+  [[nodiscard]] bool fits_gpu_experts() const { return gpu_experts == "auto"; }
 };
 
 }  // namespace moesaic

@@ -20,6 +20,9 @@ struct PlanOptions {
 
   /// Of moesaic doctor: where it writes what a machine does.
   std::optional<std::string> measure;
+
+  /// Whether the model chooses experts itself, for plan_text.
+  [[nodiscard]] bool asks_model() const { return plan_routing == "model"; }
 };
 
 }  // namespace moesaic

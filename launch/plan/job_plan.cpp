@@ -32,7 +32,7 @@ std::vector<AdapterSpec> adapters_of(const Options& options, const OpenModel& mo
 GpuWish planned_gpus(const Options& options, const ModelConfig& config) {
   require(options.plan_job != PlanJob::sft, ErrorKind::usage,
           "--gpu-experts is for generate, serve and score, not for --job sft");
-  require(options.gpu_experts != "auto" || options.gpu_bytes, ErrorKind::usage,
+  require(!options.fits_gpu_experts() || options.gpu_bytes, ErrorKind::usage,
           "--gpu-experts auto: --gpu-memory says how much memory a GPU has for them");
   return read_gpu_wish(options, config);
 }
@@ -123,7 +123,7 @@ JobPlan::JobPlan(const Options& options, const OpenModel& model, const RuntimeBy
         choose_adapter_layout(options, model.config, model.adapter ? &*model.adapter : nullptr);
     saving_bytes_ = saving_bytes({.description = saved_as_, .adapters = adapters_, .sites = {}});
   }
-  if (options.gpu_experts != "none") gpu_wish_ = planned_gpus(options, model.config);
+  if (options.has_gpu_experts()) gpu_wish_ = planned_gpus(options, model.config);
   for (int place = 0; place < ranks_.sharers(); ++place) shares_.push_back(share(ranks_, place));
 }
 

@@ -58,7 +58,7 @@ ExpertChoices ask_model(const Options& options, const OpenModel& model, const Te
 }  // namespace
 
 ExpertPopularity planned_routing(const Options& options, const PlannedModel& planned) {
-  if (options.plan_routing != "model") {
+  if (!options.asks_model()) {
     require(!options.plan_text, ErrorKind::usage,
             "--text {} is for --routing model, which asks the model about it",
             options.plan_text.value_or(""));

@@ -98,7 +98,7 @@ std::string runtime_source(const PlanSetting& setting) {
 /// Why no time can be told; empty: it can.
 std::string missing_rates(const PlanSetting& setting) {
   const Options& options = setting.options;
-  const bool has_gpus = options.gpu_experts != "none";
+  const bool has_gpus = options.has_gpu_experts();
   if (!setting.machine) {
     return fmt::format(
         ": --machine FILE says what a node does{}, and moesaic doctor --measure FILE writes it "
@@ -177,7 +177,7 @@ void add_largest(PlanReport& report, const JobPlan& job, const Options& options)
   }
   report.largest_batch_size = job.largest(&Options::batch_size, kMost, limit);
   report.fewest_nodes = job.fewest_nodes(limit);
-  if (options.gpu_bytes && options.gpu_experts != "none") {
+  if (options.gpu_bytes && options.has_gpu_experts()) {
     report.gpu_limit = options.gpu_bytes->bytes;
     report.most_gpu_experts = job.most_gpu_experts();
   }
@@ -209,7 +209,7 @@ PlanReport plan_model(Command command, PlanSetting setting) {
   const Options options = setting.options;
   setting.runtime.rank += std::max<std::int64_t>(0, runtime_bytes().rank - before);  // of headers
   setting.runtime.node += tokenizer_bytes(model);  // of the one node that has rank 0
-  if (options.plan_routing == "model") {  // all else is looked at before the model is asked
+  if (options.asks_model()) {  // all else is looked at before the model is asked
     (void)JobPlan(options, model, setting.runtime, ExpertPopularity::even());
   }
   const ExpertPopularity popularity = planned_routing(options, planned);
@@ -245,7 +245,7 @@ PlanReport plan_model(Command command, PlanSetting setting) {
 }
 
 PlanReport plan_shape(const Command& command, const PlanSetting& setting) {
-  require(setting.options.plan_routing != "model", ErrorKind::usage,
+  require(!setting.options.asks_model(), ErrorKind::usage,
           "--routing model: --shape {} is a layer without a model that could choose",
           *setting.options.shape);
   const ShapePlan plan(setting.options, setting.runtime);
