@@ -119,7 +119,9 @@ void RankSequences::keep_beginning(Active& sequence) {
   const std::int64_t positions = std::exchange(sequence.fork, 0);
   sequence.fork = next_fork(static_cast<std::size_t>(&sequence - sequences_.data()));
   // And the page in which the sequences part.
-  if (pool_.state_bytes() + pool_.page_bytes() > free_bytes()) return;
+  while (pool_.state_bytes() + pool_.page_bytes() > free_bytes()) {
+    if (!ended_.drop_oldest()) return;
+  }
   Sequence cache = pool_.make_sequence(sequence.prompt_tokens);
   cache.share_prefix(sequence.cache, positions);
   const auto& tokens = sequence.request.tokens;

@@ -52,7 +52,9 @@ std::int64_t KvPool::bytes_of(const ModelConfig& config, Precision precision,
   constexpr std::int64_t kMost = std::int64_t{1} << 50;
   const std::int64_t bytes = sequence_bytes(config, precision, positions);
   if (bytes > kMost / std::max<std::int64_t>(sequences, 1)) return kMost;
-  return sequences * bytes + (sequences > 1 ? sequence_bytes(config, precision, 0) : 0);
+  const bool has_states = sequence_bytes(config, precision, 0) > 0;
+  return sequences * bytes +
+         (has_states && sequences > 1 ? sequence_bytes(config, precision, 1) : 0);
 }
 
 void KvPool::count_bytes(std::int64_t added) {

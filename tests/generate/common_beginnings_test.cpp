@@ -63,6 +63,31 @@ TEST(CommonBeginnings, with_states_prompts_part_at_several_places) {
   EXPECT_TRUE(shared.tokens == apart.tokens);
 }
 
+// A server's memory is full of texts that have ended.
+TEST(CommonBeginnings, with_states_are_kept_in_place_of_ended_texts) {
+  const EngineSetup setup = small_model("qwen3_next-v4");
+  const StepOptions options{
+      .parallel = 4,
+      .cache_bytes =
+          4 * KvPool::sequence_bytes(read_model_config(setup.directory), Precision::bf16, 128)};
+  run_engine(1, setup, options, [&](EngineRun& engine) {
+    const auto rows_of = [&](const Request& request) {
+      const std::int64_t before = engine.engine().statistics().work.prompt_rows;
+      engine.submit(request);
+      engine.finish();
+      return engine.engine().statistics().work.prompt_rows - before;
+    };
+    Request other = request_with(0, 50, 120);
+    for (int i = 0; i < 6; ++i) {
+      other.tokens = random_tokens(100 + static_cast<std::uint64_t>(i), 120);
+      EXPECT_EQ(rows_of(other), 120);
+    }
+    EXPECT_EQ(rows_of(request_with(90, 1)), 93);
+    EXPECT_EQ(rows_of(request_with(90, 2)), 93) << "stops where the two part";
+    for (std::uint64_t i = 3; i < 9; ++i) EXPECT_EQ(rows_of(request_with(90, i)), 3);
+  });
+}
+
 // Logits of all positions are wanted: nothing could be taken over, and no pass ends early for it.
 TEST(CommonBeginnings, with_states_nothing_is_kept_for_those_that_take_nothing_over) {
   std::vector<Request> requests;

@@ -69,13 +69,13 @@ TEST_F(ForeignMixer, has_the_cache_that_is_planned) {
   const JobPlan plan(options, model, {}, ExpertPopularity::even());
   const Workload work = plan.workload(options);
   EXPECT_EQ(plan.memory(options).node.items[MemoryItem::cache],
-            4 * kStateBytes + 3 * 2 * kPageBytes)
-      << "a state more, of a beginning that they have in common";
+            3 * (kStateBytes + 2 * kPageBytes) + kStateBytes + kPageBytes)
+      << "a state and a page more, of a beginning that they have in common";
   // As much as sequences take.
   KvPool pool(config_, Precision::bf16);
   EXPECT_EQ(pool.state_bytes(), kStateBytes);
   EXPECT_EQ(pool.page_bytes(), kPageBytes);
-  EXPECT_EQ(positions_in(config_, Precision::bf16, work, 4 * kStateBytes + 3 * kPageBytes), 64);
+  EXPECT_EQ(positions_in(config_, Precision::bf16, work, 4 * (kStateBytes + kPageBytes)), 64);
   // Without attention nothing grows, and any length is as good.
   ModelConfig recurrent = config_;
   recurrent.layers[1].mixer = recurrent.layers[0].mixer;
