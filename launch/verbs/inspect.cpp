@@ -88,11 +88,10 @@ ModelFiles report_model(const Options& options) {
   options.json ? print_json(report) : print_text(report);
   flush_output();
   if (broken) std::rethrow_exception(broken);
-  require(is_whole, ErrorKind::file, "{}: {} {} missing, such as {}", options.model,
-          report.inventory->missing.size(),
-          report.inventory->missing.size() == 1 ? "tensor is" : "tensors are",
-          report.inventory->missing.front());
-  return report.files;
+  if (is_whole) return report.files;
+  const std::vector<std::string>& missing = report.inventory->missing;
+  fail(ErrorKind::file, "{}: {} {} missing, such as {}", options.model, missing.size(),
+       missing.size() == 1 ? "tensor is" : "tensors are", missing.front());
 }
 
 /// Compares all checksums.
