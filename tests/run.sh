@@ -32,8 +32,9 @@ run() {  # preset, labels of the tests or nothing for all
     [[ $preset == dev ]] && options+=(-DMOESAIC_CUTLASS=ON)
   else
     options=(-DMOESAIC_THOROUGH=OFF -DMOESAIC_JOIN_SOURCES=ON -DMOESAIC_CUTLASS=OFF)  # a third of the time; --all finds what a source forgets to include
-    case $preset in  # kernels know nothing of threads, nor of foreign bytes, and readers of these nothing of ranks;
-      # but clang is to have compiled each of them
+    # Kernels know nothing of threads, nor of foreign bytes, and readers of these nothing of ranks; but clang is to have
+    # compiled each kernel.
+    case $preset in
       tsan) isas="scalar;avx2"; linked="chat;jinja;tokenizer" ;;
       asan) isas="scalar;avx512;avx512_bf16;amx"; linked="comm;generate;kernels;moe;parallel;train" ;;
     esac

@@ -307,8 +307,9 @@ constexpr std::array kOptions = {
     OptionRow{"transport", '\0', "KIND", one_of<&O::transport>(), kRanks,
               verbs::kEngine | verbs::kLayers | verbs::kDoctor | verbs::kPlan,
               "what moves rows inside a node; auto: shared memory, or MPI where that is refused; "
-              "nccl: as auto, but where all experts are on GPUs, one GPU a rank, rows of all nodes "
-              "go from GPU to GPU"},
+              "shm: shared memory, or an error, also where no two ranks share a node; nccl: as "
+              "auto, but where all experts are on GPUs, one GPU a rank, rows of all nodes go from "
+              "GPU to GPU"},
     OptionRow{"timeout", '\0', "SECONDS", &O::timeout, kRanks, verbs::kRanks,
               "longest wait for a rank since its last progress before giving up", 1, 1e6},
     OptionRow{"check-comm", '\0', "", &O::check_comm, kRanks,

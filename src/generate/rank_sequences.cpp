@@ -209,9 +209,9 @@ const RankPass& RankSequences::forward() {
   for (const Part& part : parts_) {
     const std::int64_t rows = part.end() - part.logits_begin();
     row += rows;
-    if (part.sequence->fork == part.end() && !part.sequence->damaged)
-      keep_beginning(*part.sequence);
-    if (part.sequence->rest() == 0 && !part.sequence->damaged) {
+    if (part.sequence->damaged) continue;
+    if (part.sequence->fork == part.end()) keep_beginning(*part.sequence);
+    if (part.sequence->rest() == 0) {
       at_end.emplace_back(part.sequence, rows > 0 ? logits.row(row - 1) : std::span<const float>());
     }
   }

@@ -33,8 +33,8 @@ class KvPool {
   /// Bytes of a sequence of so many positions that shares nothing.
   [[nodiscard]] static std::int64_t sequence_bytes(const ModelConfig& config, Precision precision,
                                                    std::int64_t positions);
-  /// Of so many of these, and, if they are several, of one more state: that of a beginning that
-  /// they have in common. A PiB where it is more.
+  /// Of so many of these, and, if they are several and have states, of one more state with a page:
+  /// a beginning that they have in common. A PiB where it is more.
   [[nodiscard]] static std::int64_t bytes_of(const ModelConfig& config, Precision precision,
                                              std::int64_t positions, std::int64_t sequences);
 
